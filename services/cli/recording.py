@@ -11,6 +11,7 @@ from services.runs.folder import RunsFolder
 from services.runs.record import Origin, RunRecord, record_of
 from services.runs.recorder import Recorder, keep_document
 from services.runs.revision import origin_of
+from services.scenarios.decisions.scores import SimulatedMesh
 from services.scenarios.result import RunResult
 from services.scenarios.script.scenario import Scenario
 from services.telemetry.eventlog import Line
@@ -54,11 +55,17 @@ class Recording:
         """What is to be shown each line of the event log."""
         return self._recorder.take if self._recorder is not None else None
 
+    @property
+    def beforehand(self) -> Callable[[SimulatedMesh], None] | None:
+        """What is to be given the mesh of a simulation."""
+        return self._recorder.look_into if self._recorder is not None else None
+
     def keep(self, result: RunResult, assignments: Sequence[str], command: str) -> str:
         """Keep the record; return its id, or nothing, after a warning."""
         if self._recorder is None or self._origin is None:
             return ""
         recorder, self._recorder = self._recorder, None
+        recorder.finish()
         made = record_of(
             result,
             title=self._scenario.title,

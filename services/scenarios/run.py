@@ -108,6 +108,7 @@ def simulate(
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
+    beforehand: Callable[[SimMesh], None] | None = None,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
@@ -116,7 +117,7 @@ def simulate(
     """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
-    `afterwards` may look into the mesh as the scenario left it.
+    `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
@@ -128,6 +129,8 @@ def simulate(
         mesh = SimMesh(plan, recorder=auditor, traffic=traffic)
         for take in filter(None, (auditor.take, measures.take, on_line)):
             mesh.on_line(take)
+        if beforehand is not None:
+            beforehand(mesh)
         disturbance = partial(disturb, auditor) if disturb is not None else None
         run = await run_scenario(scenario, mesh, progress=progress, disturb=disturbance, patience=patience)
         if afterwards is not None:

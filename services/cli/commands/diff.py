@@ -1,4 +1,4 @@
-"""`keplab diff`: what changed in a mesh between two resource versions."""
+"""`keplab diff`: what changed in a mesh between two versions, and where two runs decided differently."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +11,8 @@ from apiserver_fake.registry.differences import Difference, differences
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi, Refused, ServedKind
 from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json
+from services.cli.recording import runs_folder_option
+from services.runs.record import is_version
 
 NOISE = ("leases.coordination.k8s.io", "events")
 """Kinds that change all the time; compared when they are named, or with --all."""
@@ -21,26 +23,65 @@ Examples:
   keplab diff 1200 1234                       every object that differs, field by field
   keplab diff 1200 1234 pods nodes
   keplab diff 1200 1234 -o json | jq '.objects[].name'
+  keplab diff latest~1 latest                 where two runs decided differently
+  keplab diff experiments/runaway/runaway.txt \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
 
 \b
 Versions: keplab history KIND/NAME, or the resourceVersion of any list. Values of Secrets are not shown.
+Runs: keplab runs. A comparison is ID, then its first two arms are compared with its first seed, or ID/ARM/SEED.
 """
 
 
 @click.command("diff", epilog=EPILOG)
-@click.argument("before", metavar="RV1")
-@click.argument("after", metavar="RV2")
-@click.argument("names", metavar="[KIND]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help=f"also {' and '.join(NOISE)}")
+@click.argument("targets", metavar="A B [KIND]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help=f"of versions: also {' and '.join(NOISE)}")
+@click.option(
+    "--arm", "arms", multiple=True, metavar="NAME:SWITCH=VALUE[,…]", help="simulate FILE in this arm; given twice"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of both arms")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that both arms share")
+@click.option("--when", "with_times", is_flag=True, help="of runs: the same decision at another time differs as well")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="rows of differences; 0: all")
+@runs_folder_option
 @data_option
 @output_option
 def COMMAND(  # noqa: N802
-    before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str
+    targets: tuple[str, ...],
+    everything: bool,
+    arms: tuple[str, ...],
+    seed: int,
+    assignments: tuple[str, ...],
+    with_times: bool,
+    limit: int,
+    runs: str,
+    data: Path,
+    output: str,
 ) -> int:
-    """Compare the mesh at two resource versions.
+    """Compare two versions of the mesh, or two runs.
 
-    Listed are objects made, gone and changed, with the fields.
+    Of two resource versions: objects made, gone and changed, with the fields. Of two runs: the first decision of a
+    scheduler, kubelet or controller that differs, and then all of them, by role: pods are matched by owner and order of
+    creation. When something was decided is no difference, unless --when is given.
     """
+    versions = [is_version(target) for target in targets[:2]]
+    if versions == [True, True] and not arms:
+        return _versions(targets[0], targets[1], targets[2:], everything, data, output)
+    if len(versions) == 2 and any(versions) and not arms:
+        version, other = sorted(targets[:2], key=lambda target: not is_version(target))
+        fail(f"{version} is a resource version and {other!r} is none; want two versions, or two runs")
+    if not targets or any(versions):
+        raise click.UsageError("want two resource versions, two runs, or FILE with two --arm")
+    from services.cli.run_difference import of_arms, of_runs, show
+
+    if arms:
+        sides = of_arms(targets, arms, seed, assignments, quiet=output == "json")
+    else:
+        sides = of_runs(targets, runs, quiet=output == "json")
+    return show(*sides, with_times=with_times, limit=limit, output=output)
+
+
+def _versions(before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str) -> int:
     api = MeshApi(data)
     kinds = [api.kind_named(name) for name in names] or [
         kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)

@@ -1,7 +1,7 @@
 """`keplab run`: run scenarios, simulated or as processes."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import click
 from services.api.switches import SwitchError, Switches, Value
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
-from services.cli.recording import keep, recording, runs_option
+from services.cli.recording import Recording, keep, recording, runs_option
 from services.cli.results import show_result
 from services.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
@@ -22,7 +22,6 @@ from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, Outcome
-from services.telemetry.eventlog import Line
 
 
 @click.command(
@@ -93,7 +92,7 @@ def COMMAND(  # noqa: N802
     how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved)
     for scenario in scenarios:
         with recording(runs, scenario, keeps_events=processes or schedule is not None) as made:
-            result = _run(scenario, how, made.on_line, quiet=output == "json")
+            result = _run(scenario, how, made, quiet=output == "json")
             run_id = made.keep(result, how.assignments, how.command(scenario))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document() | {"run": run_id})
@@ -123,18 +122,29 @@ class _How:
         return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
 
 
-def _run(scenario: Scenario, how: _How, on_line: Callable[[Line], None] | None, *, quiet: bool) -> RunResult:
+def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunResult:
     seed, overrides = how.saved.seed, how.overrides
     with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
         if not scenario.has_skew:  # else a component of the scenario may have the other switch
             remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
-        show = view.progress
         if how.processes:
             return run_as_processes(
-                scenario, seed=seed, overrides=overrides, progress=show, engine=how.engine, on_line=on_line
+                scenario,
+                seed=seed,
+                overrides=overrides,
+                progress=view.progress,
+                engine=how.engine,
+                on_line=made.on_line,
             )
-        traffic = Recorder(how.saved.schedule).carry if how.saved.schedule else None
-        return simulate(scenario, seed=seed, overrides=overrides, progress=show, traffic=traffic, on_line=on_line)
+        return simulate(
+            scenario,
+            seed=seed,
+            overrides=overrides,
+            progress=view.progress,
+            traffic=Recorder(how.saved.schedule).carry if how.saved.schedule else None,
+            on_line=made.on_line,
+            beforehand=made.beforehand,
+        )
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
