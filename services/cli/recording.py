@@ -8,9 +8,9 @@ import click
 
 from services.cli.output import F
 from services.runs.folder import RunsFolder
+from services.runs.origin import origin_of
 from services.runs.record import Origin, RunRecord, record_of
 from services.runs.recorder import Recorder, keep_document
-from services.runs.revision import origin_of
 from services.scenarios.decisions.scores import SimulatedMesh
 from services.scenarios.result import RunResult
 from services.scenarios.script.scenario import Scenario

@@ -1,23 +1,13 @@
 """What `keplab diff` says of two runs: where they are from, the first decision that differs, and all others."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import click
-import msgspec
 
-from services.api.switches import SwitchError, Switches
-from services.cli.live import PodsView, console
-from services.cli.output import EXIT_OK, fail, print_json, print_table, refusing
-from services.experiments.compare import parse_arms
-from services.runs.again import Decided, NotAgain, Wanted, make_again
-from services.runs.folder import RunsFolder, Unreadable
-from services.runs.record import RunRecord, UnknownRun
+from services.cli.output import EXIT_OK, print_json, print_table
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.decisions.difference import Compared, Difference, about, compare, in_order
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
 
 BEFORE, AFTER = 2, 4
 """So many decisions about the role are shown before the first that differs, and from there on."""
@@ -31,115 +21,6 @@ class Side(NamedTuple):
     label: str
     origin: dict[str, Any]
     decisions: list[Decision]
-
-
-def of_arms(
-    targets: Sequence[str], arms: Sequence[str], seed: int, assignments: Sequence[str], *, quiet: bool
-) -> tuple[Side, Side]:
-    """Simulate the file in both arms."""
-    if len(arms) != 2 or len(targets) != 1:
-        fail(f"want one FILE and two --arm, not {len(targets)} and {len(arms)}")
-    shared = Switches.parse(assignments).chosen
-    sides = []
-    with refusing(ScriptError, SwitchError):
-        scenario = load_scenario(Path(targets[0]))
-        for arm in parse_arms(tuple(arms)):
-            found, overrides = Decided(), {**shared, **arm.switches}
-            with PodsView(
-                f"{scenario.name} · {arm.name} · seed {seed}", quiet=quiet or not console.is_terminal
-            ) as view:
-                result = simulate(
-                    scenario,
-                    seed=seed,
-                    overrides=overrides,
-                    on_line=found.take,
-                    beforehand=found.look_into,
-                    progress=view.progress,
-                )
-            origin = {
-                "run": "",
-                "scenario": scenario.name,
-                "arm": arm.name,
-                "seed": seed,
-                "switches": list(result.switches),
-                "digest": result.digest,
-                "passed": result.passed,
-            }
-            sides.append(Side(arm.name, origin, _since(found.decisions, result.started_s)))
-    return sides[0], sides[1]
-
-
-def of_runs(targets: Sequence[str], runs: str, *, quiet: bool) -> tuple[Side, Side]:
-    """Return the runs that are named."""
-    if len(targets) > 2:
-        fail(f"two runs are compared, and {len(targets)} are named: {' '.join(targets)}")
-    folder = RunsFolder(Path(runs))
-    with refusing(UnknownRun, Unreadable, NotAgain):
-        if len(targets) == 1:
-            record, arm, _ = folder.named(targets[0])
-            if record.kind != "comparison" or arm:
-                fail(f"{targets[0]}: want two runs, or a comparison, whose first two arms are compared")
-            if len(record.arms) < 2:
-                fail(f"{targets[0]}: the comparison has one arm, {', '.join(record.arms)}")
-            targets = [f"{record.id}/{name}/{record.seeds[0]}" for name in list(record.arms)[:2]]
-        first, second = (_side(folder, target, quiet=quiet) for target in targets)
-    if first.label == second.label:
-        first, second = first._replace(label=targets[0]), second._replace(label=targets[1])
-    return first, second
-
-
-def _side(folder: RunsFolder, target: str, *, quiet: bool) -> Side:
-    """Return one run. Raises: UnknownRun, Unreadable, NotAgain."""
-    record, arm, seed = folder.named(target)
-    origin = {
-        "run": record.id,
-        "scenario": record.scenario,
-        "arm": arm,
-        "seed": record.seed if seed is None else seed,
-        "switches": record.result.get("switches", []),
-        "revision": record.origin.revision,
-        "dirty": record.origin.is_dirty,
-        "version": record.origin.version,
-        "digest": record.digest,
-        "passed": record.passed,
-    }
-    match record.kind:
-        case "run":
-            return Side(record.id, origin, _since(folder.decisions(record.id), record.started_s))
-        case "sweep":
-            again = f"keplab run {record.origin.path} --seed {record.seed}"
-            raise UnknownRun(f"run {record.id} is a sweep, whose decisions are not kept; make one of its runs: {again}")
-    if not arm:
-        _is_comparison(record)
-    wanted, passed = wanted_of(folder, record, arm, int(origin["seed"]))
-    found = Decided()
-    with PodsView(f"{target} again", quiet=quiet or not console.is_terminal) as view:
-        result = make_again(wanted, found.take, progress=view.progress, beforehand=found.look_into)
-    origin |= {"digest": wanted.digest, "switches": list(result.switches), "passed": passed}
-    return Side(f"{record.id}/{arm}/{seed}", origin, _since(found.decisions, result.started_s))
-
-
-def wanted_of(folder: RunsFolder, record: RunRecord, arm: str, seed: int) -> tuple[Wanted, bool]:
-    """Return what one run of a comparison was, and whether it passed. Raises: NotAgain, Unreadable."""
-    name = f"{record.id}/{arm}/{seed}"
-    if not record.is_repeatable:
-        raise NotAgain(f"run {name} was made by processes, and comparisons keep no event logs: it cannot be made again")
-    arms = {each["name"]: each["runs"] for each in folder.comparison(record.id)["arms"]}
-    made = next((run for run in arms.get(arm, ()) if run["seed"] == seed), None)
-    if made is None:
-        raise UnknownRun(f"run {record.id} was interrupted before arm {arm}, seed {seed}")
-    wanted = Wanted(name, record.origin, seed, [*record.assignments, *record.arms[arm]], made["digest"])
-    return wanted, bool(made["passed"])
-
-
-def _is_comparison(record: RunRecord) -> NoReturn:
-    one = f"{record.id}/{next(iter(record.arms), 'ARM')}/{record.seeds[0] if record.seeds else 0}"
-    raise UnknownRun(f"run {record.id} is a comparison; name one of its runs, such as {one}")
-
-
-def _since(decisions: list[Decision], started_s: float) -> list[Decision]:
-    """Return decisions in seconds since the run began."""
-    return [msgspec.structs.replace(each, at_s=round(each.at_s - started_s, 9)) for each in decisions]
 
 
 def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str) -> int:
@@ -187,10 +68,11 @@ def _document(first: Side, second: Side, found: Compared) -> dict[str, Any]:
 def _headline(side: Side) -> str:
     origin = side.origin
     switches = " ".join(origin["switches"]) or "no switch set"
-    code = (origin.get("revision") or "")[:8] + ("*" if origin.get("dirty") else "") or origin.get("version") or ""
     parts = [f"{origin['scenario']}, seed {origin['seed']}", switches]
-    if code:
-        parts.append(f"revision {code}" if origin.get("revision") else f"keplab {code}")
+    if origin.get("revision"):
+        parts.append(f"revision {origin['revision'][:8]}{'*' if origin['dirty'] else ''}")
+    elif origin.get("version"):
+        parts.append(f"keplab {origin['version']}")
     parts += [f"{len(side.decisions):,} decisions", "passed" if origin["passed"] else "failed"]
     return f"{side.label}: {', '.join(parts)}"
 

@@ -108,7 +108,7 @@ def test_runs_of_two_revisions_are_compared_by_what_they_kept(at_home, ended, ma
     first, second = made(PACKED), made(PACKED, "--set", SPREAD)
     path = at_home / "runs" / first / RECORD_FILE
     record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
-    origin = msgspec.structs.replace(record.origin, revision="0123456789", is_dirty=False, path="/gone.txt")
+    origin = msgspec.structs.replace(record.origin, revision="0123456789", changes="", path="/gone.txt")
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, origin=origin)))
 
     code, out, err = ended("diff", first, second)
@@ -153,7 +153,7 @@ def test_a_sweep_and_one_run_are_refused_with_what_to_do(at_home, ended, made):
     _, _, sweep = ended("diff", "latest~1", one)
     _, _, alone = ended("diff", one)
 
-    assert f"is a sweep, whose decisions are not kept; make one of its runs: keplab run {PACKED}" in sweep
+    assert f"is a sweep, whose runs are not kept; make one of them: keplab run {PACKED}" in sweep
     assert "want two runs, or a comparison" in alone
 
 
