@@ -41,7 +41,10 @@ def COMMAND(  # noqa: N802
     workers: int,
     output: str,
 ) -> None:
-    """Run FILE once a seed while components are killed and links break; judge the invariants and the end state."""
+    """Run a scenario while components are killed and links break.
+
+    FILE is run once a seed; invariants and the end state are judged.
+    """
     with refusing(ScriptError, SwitchError):
         load_scenario(file)
         Switches.parse(assignments)

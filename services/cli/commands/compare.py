@@ -41,7 +41,10 @@ def COMMAND(  # noqa: N802
     report: Path | None,
     output: str,
 ) -> None:
-    """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
+    """Run a scenario in several arms and show what differs.
+
+    FILE is run once an arm and seed; a table is printed, a page written, and the pods whose fate differs are listed.
+    """
     shared = Switches.parse(assignments).chosen
     with refusing(ScriptError, SwitchError):
         scenario, parsed = load_scenario(file), parse_arms(arms)

@@ -37,7 +37,10 @@ Versions: keplab history KIND/NAME, or the resourceVersion of any list. Values o
 def COMMAND(  # noqa: N802
     before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str
 ) -> int:
-    """Compare the state of the mesh at two resource versions: objects made, gone and changed, with the fields."""
+    """Compare the mesh at two resource versions.
+
+    Listed are objects made, gone and changed, with the fields.
+    """
     api = MeshApi(data)
     kinds = [api.kind_named(name) for name in names] or [
         kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)

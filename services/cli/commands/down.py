@@ -30,7 +30,7 @@ Examples:
 @data_option
 @click.option("--purge", is_flag=True, help="also remove the data directory")
 def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
-    """Stop the mesh that runs on a data directory; what is stored stays there."""
+    """Stop the mesh; what is stored stays."""
     asked = time.monotonic()
     signalled: list[int] = []
     while True:

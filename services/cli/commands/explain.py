@@ -1,14 +1,15 @@
 """`keplab explain`: why is it so; asked of the scheduler that decided it."""
 
+from __future__ import annotations
+
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from services.api.meta import Key
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
@@ -19,11 +20,10 @@ from services.cli.output import (
     print_table,
     refusing,
 )
-from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import read_state
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.simulation.simulated_mesh import SimMesh
+
+if TYPE_CHECKING:
+    from services.scenarios.simulation.simulated_mesh import SimMesh
 
 TIMEOUT_S = 10.0
 BEST_NODES = 5
@@ -47,10 +47,11 @@ Examples:
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
 def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802
-    """Say why a pod is where it is, or nowhere, and what is the smallest change that would help.
+    """Say why a pod is where it is, or nowhere.
 
-    The answer comes from the scheduler's record of its last decision, its queue, and from filtering again; of a pod
-    with a node whose claims are not prepared, from its kubelet.
+    Of one without a node it names the smallest change that would help. The answer comes from the scheduler's record of
+    its last decision, its queue, and from filtering again; of a pod with a node whose claims are not prepared, from its
+    kubelet.
     """
     kind, _, name = target.rpartition("/")
     if target == "scheduler/queue":
@@ -88,6 +89,8 @@ def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     state = read_state(data)
     if state is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
+    from services.runtime.credentials import admin_headers
+
     answers: list[dict[str, Any]] = []
     headers = admin_headers(data)
     for process in state["processes"]:
@@ -105,6 +108,10 @@ def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
 
 
 def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
+    from services.api.meta import Key
+    from services.scenarios.run import load_scenario, simulate
+    from services.scenarios.script.scenario import ScriptError
+
     found: list[dict[str, Any] | None] = []
 
     def ask(mesh: SimMesh) -> None:

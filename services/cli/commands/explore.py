@@ -89,9 +89,10 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     output: str,
 ) -> None:
-    """Run FILE again and again with a few messages held back around EVENT; show the fewest that break it.
+    """Run a scenario in other orders of the same messages.
 
-    The exit code is 1 when something breaks, 2 when FILE or EVENT is wrong.
+    A few messages around EVENT are held back, other ones each time; shown are the fewest that break FILE. The exit code
+    is 1 when something breaks, 2 when FILE or EVENT is wrong.
     """
     Switches.parse(assignments)
     if replay is not None:

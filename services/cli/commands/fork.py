@@ -82,9 +82,10 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     output: str,
 ) -> int:
-    """Simulate from the state that a mesh has now, or had at a resource version, and run a scenario in it.
+    """Simulate from the state of a mesh.
 
-    The exit code is 1 when an expectation or invariant failed.
+    The state is that of now, or of a resource version; FILE is run in it. The exit code is 1 when an expectation or
+    invariant failed.
     """
     overrides = Switches.parse(assignments).chosen
     if file is not None and lines:

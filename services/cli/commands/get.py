@@ -42,7 +42,7 @@ def COMMAND(  # noqa: N802
     output: str,
     data: Path,
 ) -> int:
-    """Show objects of the mesh as they are, or as they were at a resource version."""
+    """Show objects of the mesh as they are or were."""
     word, name = split_target(target)
     if name and (everywhere or selector or field_selector):
         fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")

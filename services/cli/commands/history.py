@@ -31,7 +31,10 @@ The history goes back as far as the API server's window of changes: 5 minutes, a
 @data_option
 @output_option
 def COMMAND(target: tuple[str, ...], namespace: str, limit: int | None, data: Path, output: str) -> int:  # noqa: N802
-    """List the changes of an object, oldest first: who wrote what, when, by which request and in which trace."""
+    """List the changes of an object: who wrote what, and when.
+
+    The oldest comes first, each with its request and trace.
+    """
     word, name = split_target(target)
     if not name:
         fail(f"{' '.join(target)!r}: want KIND/NAME")

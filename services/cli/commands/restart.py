@@ -24,10 +24,11 @@ Examples:
 @click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
 @data_option
 def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N802
-    """Restart processes of the mesh that runs on a data directory, and return when they are ready.
+    """Restart processes of the mesh.
 
-    A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12 s). One that is in CrashLoopBackOff, or
-    is not tried any more, is tried now, and what it did before is forgotten. `keplab status` lists the names.
+    The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12
+    s). One that is in CrashLoopBackOff, or is not tried any more, is tried now, and what it did before is forgotten.
+    `keplab status` lists the names.
     """
     if bool(names) == is_all:
         raise click.UsageError("want the names of processes, or --all")

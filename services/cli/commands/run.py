@@ -60,10 +60,11 @@ def COMMAND(  # noqa: N802
     workers: int,
     output: str,
 ) -> None:
-    """Run each scenario FILE, or all below a folder, and judge expectations and all invariants.
+    """Run scenarios and judge expectations and invariants.
 
-    With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
-    The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
+    the cores, and only those that failed are printed. The exit code is 1 when an expectation or invariant failed, 2
+    when a file or switch is wrong.
     """
     overrides = Switches.parse(assignments).chosen
     files = tuple(_scenario_files(files))
@@ -94,7 +95,7 @@ def COMMAND(  # noqa: N802
         if output == "text":
             show_result(result, scenario.title)
     if output == "json":
-        print_json(documents[0] if len(documents) == 1 else documents)
+        print_json(documents)
     raise SystemExit(code)
 
 

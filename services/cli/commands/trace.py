@@ -55,9 +55,9 @@ def COMMAND(  # noqa: N802
     html: Path | None,
     output: str,
 ) -> None:
-    """Print the life of KIND/NAME from REST create to Running, and where the time went.
+    """Print the life of a pod from create to Running.
 
-    NAME may be a glob; the first pod that it matches is shown.
+    It shows where the time went. NAME may be a glob; the first pod that it matches is shown.
     """
     kind, _, name = target.rpartition("/")
     if kind not in ("pod", "pods", "po") or not name:

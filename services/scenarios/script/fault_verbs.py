@@ -477,7 +477,7 @@ async def fault(context: ScenarioContext, step: Step) -> None:
     """Have something be wrong with a node from now on, until `heal NODE`.
 
     Clauses: `runtime down [for D]`, `network down [for D]`, `pleg stuck [for D]`, `events broken [N times]`, and
-    `STAGE fails [N times] [for D] [chance 0..1]` of a stage of a pod's start (docs/faults.md).
+    `STAGE fails [N times] [for D] [chance 0..1]` of a stage of a pod's start (docs/how-to/faults.md).
     """
     await context.mesh.put_file(step.args[0], FAULTS, step.body.encode())
 

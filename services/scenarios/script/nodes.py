@@ -168,11 +168,14 @@ _FIELDS = (
     Option(
         "faults",
         TEXT,
-        'what goes wrong when pods start: `"prepare fails 2 times"` (docs/faults.md)',
+        'what goes wrong when pods start: `"prepare fails 2 times"` (docs/how-to/faults.md)',
         field="startFaults",
     ),
     Option(
-        "drivers", _with("DRIVER:DEVICES|FILE+…", str), "emulated DRA drivers (docs/devices-claims.md)", field="drivers"
+        "drivers",
+        _with("DRIVER:DEVICES|FILE+…", str),
+        "emulated DRA drivers (docs/how-to/devices-claims.md)",
+        field="drivers",
     ),
     Option("device-socket", FLAG, "whether other device plugins and drivers may register", field="deviceSocket"),
     Option(
@@ -296,7 +299,7 @@ NODE_NOTES = """\
 A topology policy other than none implies the static CPU manager unless `cpu-policy` says otherwise.
 
 A block of the line has further fields of the node's definition, as `keplab up --nodes-file` takes them \
-(docs/pods-on-nodes.md); they win over the line's options."""
+(docs/reference/pods-on-nodes.md); they win over the line's options."""
 NODE_EXAMPLES = (
     """\
 # Nodes that differ in size, zone and taints

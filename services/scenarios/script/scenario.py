@@ -24,7 +24,7 @@ from services.scenarios.script import blocks, nodes
 from services.scenarios.script.blocks import Block
 from services.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
 from services.scenarios.script.expectation import Expectation, parse_expectation
-from services.scenarios.script.value_types import COUNT, DURATION, NODES, choice, suggestion, words_of
+from services.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, TEXT, choice, suggestion, words_of
 
 
 class ScriptError(ValueError):
@@ -83,6 +83,8 @@ class Scenario:
     """Seconds for which the API server keeps changes; None: as ever."""
     files: Mapping[str, Block] = field(default_factory=dict)
     """By path, files that stand inside the scenario instead of beside it."""
+    measures: tuple[tuple[int, str], ...] = ()
+    """What is measured besides what every run measures: the line's number, and what follows `measure`."""
 
     @property
     def has_skew(self) -> bool:
@@ -269,7 +271,7 @@ expect within 1s each pods name=a phase == Running
     ),
 )
 def stages(read: Scenario, step: Step) -> Scenario:
-    """Have KWOK Stages move pods and nodes (docs/stages.md)."""
+    """Have KWOK Stages move pods and nodes (docs/how-to/stages.md)."""
     read, names = _files_of(read, step, step.values.get(FILE) or ())
     return replace(read, stages=(*read.stages, *names))
 
@@ -346,6 +348,36 @@ def file_inside(read: Scenario, step: Step) -> Scenario:
     if path in read.files:
         raise ValueError(f"file {step.values['NAME']} is already there from line {read.files[path].first_line - 1} on")
     return replace(read, files={**read.files, path: step.block})
+
+
+_MEASURE_OPTIONS = (
+    Option("unit", NAME, "its unit: `s`", otherwise="none"),
+    Option("better", choice("lower", "higher", "none"), "which direction is better", otherwise="none"),
+    Option("meaning", TEXT, "what it says, in a sentence"),
+)
+
+
+@setting(
+    text=Argument("NAME", "the measure's name"),
+    options=_MEASURE_OPTIONS,
+    form="measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] [= EXPRESSION]",
+    examples=(
+        """\
+# How many pods were placed, and how long the slowest start took
+measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
+measure longest unit=s better=lower meaning="until Running" = created.pods.map(p, p.at.running).quantile(1.0)
+nodes n1 cpu=4
+replicaset web replicas=3 cpu=1
+expect within 10s count pods phase=Running == 3
+""",
+    ),
+)
+def measure(read: Scenario, step: Step) -> Scenario:
+    """State a measure of this scenario: an expression in CEL over objects and events, or a package's by its name.
+
+    It is evaluated once, when the scenario has ended (`services/scenarios/measures/expression.py`).
+    """
+    return replace(read, measures=(*read.measures, (step.line, step.body)))
 
 
 _ELECT = Option("elect", choice("on", "off"), "whether they elect a leader; off: all of them work", default="on")

@@ -166,7 +166,7 @@ POD_OPTIONS = (
     Option(
         "run",
         TEXT,
-        'what its container does: `"exit 0 after 5s"` (docs/pods-on-nodes.md)',
+        'what its container does: `"exit 0 after 5s"` (docs/reference/pods-on-nodes.md)',
         otherwise="it runs until it is ended",
         field="metadata.annotations[keplab.dev/run]",
     ),

@@ -54,7 +54,7 @@ def test_the_command_beside_a_failure_repeats_it(folder, capsys):
     code, shown = ended(capsys, *again[1:], "-o", "json")
 
     assert again[:2] == ["keplab", "run"]
-    assert (code, json.loads(shown.out)["switches"]) == (1, ["kubelet.on_reject=unbind"])
+    assert (code, [each["switches"] for each in json.loads(shown.out)]) == (1, [["kubelet.on_reject=unbind"]])
 
 
 def test_the_same_sweep_over_two_workers_finds_the_same(folder, capsys):
