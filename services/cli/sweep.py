@@ -97,7 +97,7 @@ class RunsBar:
         self._console = Console(stderr=True, highlight=False)
         self._total, self._done, self._known, self._failed = total, done, done, 0
         self._has_lines = is_alone and not self._console.is_terminal
-        self._began_s = self._printed_s = time.monotonic()
+        self._began_s = self._printed_s = time.perf_counter()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
         self._bar = Progress(
             TextColumn("runs"),
@@ -141,7 +141,7 @@ class RunsBar:
         return "  ".join(filter(None, (failed, now)))
 
     def _print(self, now: str) -> None:
-        at_s = time.monotonic()
+        at_s = time.perf_counter()
         if not self._has_lines or at_s - self._printed_s < self.LINE_EVERY_S:
             return
         self._printed_s = at_s
