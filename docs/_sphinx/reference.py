@@ -194,10 +194,9 @@ def verbs() -> str:
 
 def measures() -> str:
     """Every measure of a run."""
-    from services.experiments.report import MEASURES, OF_SOME
+    from services.scenarios.measures.register import reference
 
-    rows = [f"| `{name}` | {label} |" for name, label, _ in (*MEASURES, *OF_SOME)]
-    return "\n".join(["| Measure | What it is |", "|---|---|", *rows])
+    return reference()
 
 
 def _paragraph(text: str) -> str:

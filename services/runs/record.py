@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from services.scenarios.measures.history import PodHistory, Sample
+from services.scenarios.measures.history import PodHistory
+from services.scenarios.measures.phases import Sample
 from services.scenarios.result import RunResult
 
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
