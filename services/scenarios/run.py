@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Concatenate, ParamSpec
 
+import msgspec
+
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import load_stages, read_stages
@@ -171,6 +173,7 @@ def simulate(
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
+    beforehand: Callable[[SimMesh], None] | None = None,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
@@ -179,7 +182,7 @@ def simulate(
     """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
-    `afterwards` may look into the mesh as the scenario left it.
+    `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
@@ -191,6 +194,8 @@ def simulate(
         mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=measured.queue.take)
         for take in filter(None, (auditor.take, measured.take, on_line)):
             mesh.on_line(take)
+        if beforehand is not None:
+            beforehand(mesh)
         disturbance = partial(disturb, auditor) if disturb is not None else None
         run = await run_scenario(
             scenario, mesh, progress=progress, disturb=disturbance, patience=patience, recorded=measured.recorded
@@ -248,7 +253,8 @@ def run_job(job: Job) -> Outcome:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
         return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
+    outcome = outcome_of(job, result, problem_of(result))
+    return msgspec.structs.replace(outcome, expectations=result.expectations, violations=result.violations)
 
 
 def _identities(scenario: Scenario) -> list[Identity]:
@@ -318,7 +324,7 @@ def _result(
         stated=tuple(each.measure for each in measured.stated),
         measure_errors=errors,
         pods=list(run.history.pods.values()),
-        samples=run.history.samples,
+        samples=run.history.measured_samples,
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
