@@ -52,7 +52,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     "Look back": (
         Row("get", "Show objects of the mesh as they are or were"),
         Row("history", "List the changes of an object: who wrote what, and when"),
-        Row("diff", "Compare the mesh at two resource versions"),
+        Row("diff", "Compare two versions of the mesh, or two runs"),
+        Row("runs", "List the runs that were made"),
     ),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
 }

@@ -7,8 +7,8 @@ from services.scenarios.result import RunResult
 SIGN_WIDTH = 4
 
 
-def show_result(result: RunResult, title: str) -> None:
-    """Print the judgements, violations and figures of a run."""
+def show_result(result: RunResult, title: str, run: str = "") -> None:
+    """Print the judgements, violations and figures of a run; `run`: its id, if there is a record of it."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
@@ -35,7 +35,7 @@ def show_result(result: RunResult, title: str) -> None:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}, "
-        f"{result.lines} event lines, digest {result.digest[:16]}",
+        f"{result.lines} event lines, digest {result.digest[:16]}" + (f", run {run}" if run else ""),
         markup=False,
     )
 
