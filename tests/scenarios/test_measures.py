@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def scenario(text):
-    return parse_scenario(text, "measured.txt", frozenset(VERBS))
+    return parse_scenario(text, "measured.txt", VERBS)
 
 
 def shipped(name):
@@ -205,6 +205,6 @@ def test_the_mistake_of_the_documents_is_answered_as_they_print():
     printed = next(line for line in text.splitlines() if line.startswith("mine.txt:"))
 
     with pytest.raises(ScriptError) as refused:
-        measures_of(parse_scenario("# Title\n\nmeasure m = pds.size()\nwait 1s", "mine.txt", frozenset(VERBS)))
+        measures_of(parse_scenario("# Title\n\nmeasure m = pds.size()\nwait 1s", "mine.txt", VERBS))
 
     assert printed == str(refused.value)
