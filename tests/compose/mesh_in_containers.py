@@ -113,11 +113,15 @@ class Mesh:
     def compose(self, *words, check=True, timeout=600):
         files = [word for file in self.files for word in ("-f", file)]
         chosen = ["--env-file", self.settings] if self.settings else []
+        if self.receiver != "none":
+            chosen += ["--profile", "observability"]
         command = [*self.engine.compose_command, "-p", self.project, *chosen, *files, *words]
         return run(command, check=check, timeout=timeout, environ=self.environ).stdout
 
     def up(self):
         services = [*self.services, *(["jaeger"] if self.receiver != "none" else [])]
+        if self.receiver != "none":
+            self.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://jaeger:4317"
         self.compose("up", "-d", "--scale", f"kubelet={KUBELETS}", *services)
         for service in self.services:
             for container in self.containers(service):
