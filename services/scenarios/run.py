@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
@@ -13,10 +14,12 @@ from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
 from services.scenarios.invariants import Auditor
+from services.scenarios.invariants.auditor import checks
 from services.scenarios.measures.history import Measures
-from services.scenarios.mesh import Mesh, MeshPlan, identity_named
+from services.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from services.scenarios.observer import Observer
 from services.scenarios.past import State
+from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
@@ -29,6 +32,8 @@ from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
+
+NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -171,6 +176,32 @@ def run_as_processes(
     if mesh.incomplete:
         result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
         result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
+    return result
+
+
+def run_against(
+    scenario: Scenario,
+    access: Access,
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Value] | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
+    invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    plan = plan_of(scenario, seed=seed, overrides=overrides)
+    logs.set_up("keplab", "error", is_final=False)
+    auditor, started = Auditor(plan.switches), time.perf_counter()
+
+    async def run_it() -> ScenarioRun:
+        return await run_scenario(scenario, ForeignMesh(plan, access), progress=progress)
+
+    try:
+        run = asyncio.run(run_it())
+    except NotPossible as error:
+        raise ScriptError(f"{scenario.path}: {error}") from None
+    result = _result(scenario, plan, run, auditor, Measures(), mode="containers", wall_s=time.perf_counter() - started)
+    result.not_judged = {check.id: NO_LOGS for check in checks()}
     return result
 
 

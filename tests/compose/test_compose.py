@@ -184,7 +184,7 @@ def test_a_container_that_stood_still_for_too_long_finds_its_slot_anothers_and_e
     mesh.compose("up", "-d", "--no-recreate", "--scale", f"kubelet={KUBELETS + 1}", "kubelet")
     wait_for(lambda: holders(mesh)[lost] != hostname, "the slot of the container that stands still is taken over")
     assert slots == set(holders(mesh))
-    mesh.engine.docker("unpause", victim)
+    mesh.engine.docker("kill", "-s", "CONT", victim)
     wait_for(
         lambda: mesh.engine.inspect(victim)["State"]["StartedAt"] != started, "the container ends and is restarted"
     )
