@@ -64,11 +64,7 @@ START = (
     cls=_Commands,
     sections=SECTIONS,
     help="Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.",
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": WIDTH_MAX,
-        "color": False if os.environ.get("NO_COLOR") else None,
-    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
 )
 @click.version_option(package_name="keplab", prog_name="keplab")
 def cli() -> None:
@@ -82,7 +78,9 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one command."""
     try:
-        code = cli.main(args=None if arguments is None else list(arguments), prog_name="keplab", standalone_mode=False)
+        words = None if arguments is None else list(arguments)
+        color = False if os.environ.get("NO_COLOR") else None
+        code = cli.main(args=words, prog_name="keplab", standalone_mode=False, color=color)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         return EXIT_USAGE

@@ -1,7 +1,10 @@
 """What a run showed, for people."""
 
 from services.cli.live import console
+from services.cli.tables import hanging
 from services.scenarios.result import RunResult
+
+SIGN_WIDTH = 4
 
 
 def show_result(result: RunResult, title: str) -> None:
@@ -10,12 +13,10 @@ def show_result(result: RunResult, title: str) -> None:
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
         sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"
-        console.print(f"  {sign} {judgement.at_s:8.3f} s  ", end="")
-        console.print(f"{judgement.text}   ({judgement.seen})", markup=False)
+        print_judged(f"  {sign} ", f"{judgement.at_s:8.3f} s  ", f"{judgement.text}   ({judgement.seen})")
     for violation in result.violations[:20]:
         what = f"{violation.invariant} at {violation.at:.3f} s {', '.join(violation.objects)}: {violation.detail}"
-        console.print("  [red]✗[/] ", end="")
-        console.print(what, markup=False)
+        print_judged("  [red]✗[/] ", "", what)
     if result.violation_count > 20:
         console.print(f"  … {result.violation_count - 20} more violations")
     if result.error:
@@ -30,3 +31,12 @@ def show_result(result: RunResult, title: str) -> None:
         f"{result.lines} event lines, digest {result.digest[:16]}",
         markup=False,
     )
+
+
+def print_judged(sign: str, first: str, text: str) -> None:
+    """Print a sign and a text; on a terminal it is wrapped between words, and goes on under its beginning."""
+    width = SIGN_WIDTH + len(first)
+    lines = hanging(" " * SIGN_WIDTH + first, text, console.width, indent=min(width, SIGN_WIDTH + 2))
+    shown = lines[SIGN_WIDTH:] if console.is_terminal else first + text
+    console.print(sign, end="")
+    console.print(shown, markup=False, soft_wrap=True)

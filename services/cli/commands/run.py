@@ -10,10 +10,11 @@ from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.results import show_result
+from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
-from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
+from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job
 
@@ -27,6 +28,7 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
+  keplab run experiments/containers/full-nodes.txt --containers keplab
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -45,6 +47,7 @@ Examples:
     type=click.Path(path_type=Path),
     help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
 )
+@running_mesh_options
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
 @sweep_options
 @output_option
@@ -58,6 +61,8 @@ def COMMAND(  # noqa: N802
     schedule: Path | None,
     record: Path | None,
     workers: int,
+    server: str,
+    containers: str,
     output: str,
 ) -> None:
     """Run scenarios and judge expectations and invariants.
@@ -71,6 +76,8 @@ def COMMAND(  # noqa: N802
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
+    if (server or containers) and (processes or is_sweep or schedule is not None):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -80,12 +87,15 @@ def COMMAND(  # noqa: N802
     if is_sweep:
         _sweep(scenarios, range(seed, seed + seeds), assignments, record, workers, output)
     documents, code = [], EXIT_OK
+    access = running_mesh(server, containers)
     for scenario in scenarios:
         with PodsView(scenario.name, quiet=output == "json") as view, refusing(ScriptError, SwitchError):
             if not scenario.has_skew:  # else a component of the scenario may have the other switch
                 remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
             show = view.progress
-            if processes:
+            if access is not None:
+                result = run_against(scenario, access, seed=seed, overrides=overrides, progress=show)
+            elif processes:
                 result = run_as_processes(scenario, seed=seed, overrides=overrides, progress=show, engine=engine)
             else:
                 traffic = Recorder(saved.schedule).carry if saved.schedule else None

@@ -43,6 +43,7 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
                 (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, s.source, s.shown_by)
                 for s in found
             ],
+            spare=("SINCE", "SOURCE", "SHOWN BY"),
         )
     else:
         click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
@@ -70,9 +71,9 @@ def _since(switch: Switch) -> str:
 
 def _values(switch: Switch) -> str:
     if switch.type == "flag":
-        return "true|false"
+        return "true | false"
     if switch.values:
-        return "|".join(switch.values)
+        return " | ".join(switch.values)
     low = "" if switch.minimum is None else f"{switch.minimum:g}"
     high = "" if switch.maximum is None else f"{switch.maximum:g}"
     return f"{switch.type} {low}..{high}" if low or high else switch.type

@@ -225,12 +225,7 @@ class ForeignMesh:
         """Start the kubelet host of the scenario's nodes, which finds what an earlier life of it left."""
         definitions = [{**node, "labels": {**_labels(node), MARK: "true"}} for node in self._hosted]
         (self._data / "nodes.json").write_text(json.dumps(definitions))
-        words = [*self._access.flags_of_host(), "--name", HOST, "--nodes-file", str(self._data / "nodes.json")]
-        words += ["--data-dir", str(self._data / "host"), "--address", socket.gethostbyname(socket.gethostname())]
-        words += [word for text in self.plan.latencies for word in ("--latency", text)]
-        words += [word for file in self.plan.stages for word in ("--stages", os.path.abspath(file))]
-        words += [word for text in self.plan.switches.assignments for word in ("--set", text)]
-        words += ["--health-host", "0.0.0.0", "--die-with-parent", "--log-level", "warning"]
+        words = self._host_words()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KEPLAB_")}
         with (self._data / "host.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -238,6 +233,15 @@ class ForeignMesh:
                 env={**environment, PARENT_VARIABLE: str(os.getpid()), "PYTHONPATH": os.pathsep.join(sys.path)},
                 start_new_session=True,
             )  # fmt: skip
+
+    def _host_words(self) -> list[str]:
+        words = [*self._access.flags_of_host(), "--name", HOST, "--nodes-file", str(self._data / "nodes.json")]
+        words += ["--data-dir", str(self._data / "host"), "--address", socket.gethostbyname(socket.gethostname())]
+        words += [word for text in self.plan.latencies for word in ("--latency", text)]
+        words += [word for file in self.plan.stages for word in ("--stages", str(Path(file).absolute()))]
+        words += [word for text in self.plan.switches.assignments for word in ("--set", text)]
+        words += ["--health-host", "0.0.0.0", "--die-with-parent", "--log-level", "warning"]
+        return words
 
     async def _stop_host(self) -> None:
         if self._process is None:
