@@ -1,7 +1,10 @@
 """Options with which a scenario is run against a mesh that runs already, and what is known of that mesh."""
 
+import json
 import os
+import socket
 import tempfile
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,14 @@ from typing import Any
 import click
 
 from services.cli.output import fail
+from services.runtime.config import MeshError
 from services.scenarios.processes.containers import Containers
 from services.scenarios.processes.foreign_mesh import Access
 
 CREDENTIALS = "/credentials/lab"
+HEALTH_PORT = 8081
+"""Where every component of a mesh in containers has its `/configz`."""
+CONFIGZ_MAX_S = 10.0
 
 
 def running_mesh_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,8 +54,21 @@ def running_mesh(server: str, containers: str) -> Access | None:
     folder = Path(os.environ.get("KEPLAB_LAB_CREDENTIALS", CREDENTIALS))
     if not (folder / "token.json").is_file():
         fail(f"--server {server}: {folder} has no token.json; `docker compose run --rm lab` has it")
-    is_strict = os.environ.get("KEPLAB_SECURITY") == "strict"
-    return Access(server, folder, is_strict, _words(os.environ.get("KEPLAB_SET", "")))
+    return Access(server, folder, os.environ.get("KEPLAB_SECURITY") == "strict", _switches(server, folder))
+
+
+def _switches(server: str, folder: Path) -> tuple[str, ...]:
+    """Return what the API server says is set. Raises: MeshError."""
+    # By its address: a server answers to no name but the loopback ones.
+    host = server.partition(",")[0].rpartition(":")[0]
+    try:
+        token = next(iter(json.loads((folder / "token.json").read_bytes()).values()))
+        url = f"http://{socket.gethostbyname(host)}:{HEALTH_PORT}/configz"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=CONFIGZ_MAX_S) as answer:
+            return tuple(json.load(answer)["set"])
+    except (OSError, ValueError, KeyError) as error:
+        raise MeshError(f"the switches of the mesh at {server} cannot be read: {error}") from None
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from kubelet.stages.document import load_stages
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
+from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
 from services.scenarios.invariants.auditor import checks
 from services.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
@@ -214,7 +215,10 @@ def run_against(
     auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
 
     async def run_it() -> ScenarioRun:
-        return await run_scenario(scenario, ForeignMesh(plan, access), progress=progress, recorded=measured.recorded)
+        mesh = ForeignMesh(plan, access)
+        # A server remembers the requests of earlier runs.
+        chance = seeded_random(None)
+        return await run_scenario(scenario, mesh, progress=progress, chance=chance, recorded=measured.recorded)
 
     try:
         run = asyncio.run(run_it())

@@ -89,6 +89,7 @@ class Mesh:
             "KEPLAB_BASE": engine.base(),
             "KEPLAB_NODES": str(NODES_EACH),
             "KEPLAB_REST_PORT": str(self.rest_port),
+            "KEPLAB_GRPC_PORT": str(free_port()),
             "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
         }
         if settings:

@@ -28,7 +28,7 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
-  keplab run experiments/containers/full-nodes.txt --containers keplab
+  keplab run experiments/containers/broken-parts.txt --containers keplab
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from kubelet.agent.node_files import path_of
-from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.errors import ApiError, Forbidden, NotFound, UnknownOutcome
 from services.api.identity import ADMIN, Identity
 from services.api.meta import Document, Key
 from services.api.switches import Switches
@@ -60,22 +60,23 @@ class Access:
     """What is set in all its components."""
     containers: Containers | None = field(default=None, compare=False)
 
-    def tokens(self) -> dict[str, str]:
-        """Return {identity: token}. Raises: MeshError that names the file."""
-        path = self.folder / "token.json"
+    def tokens(self, file: str) -> dict[str, str]:
+        """Return {identity: token} of one file. Raises: MeshError that names it."""
+        path = self.folder / file
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
         except (OSError, ValueError) as error:
             raise MeshError(f"{path}: {error}") from None
 
-    def transport(self) -> RpcTransport:
-        """Return a connection as the administrator. Raises: MeshError."""
+    def transport(self, role: str = "client") -> RpcTransport:
+        """Return a connection as the administrator, `client`, or as a kubelet host, `host`. Raises: MeshError."""
         try:
-            files = TlsFiles(*(self.folder / name for name in ("client.crt", "client.key", "ca.crt")))
+            files = TlsFiles(*(self.folder / name for name in (f"{role}.crt", f"{role}.key", "ca.crt")))
             tls = ClientTls(files) if self.is_strict else None
         except TlsError as error:
             raise MeshError(str(error)) from None
-        return RpcTransport(self.server, self.tokens(), clock=RealClock(), random=seeded_random(None), tls=tls)
+        tokens = self.tokens("token.json" if role == "client" else "host.json")
+        return RpcTransport(self.server, tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
 
     def flags_of_host(self) -> list[str]:
         """Return the flags with which a kubelet host connects."""
@@ -138,6 +139,8 @@ class ForeignMesh:
                 )
             self._hosted = [dict(node) for node in self.plan.nodes if node["name"] not in nodes]
             wanted = [str(node["name"]) for node in self.plan.nodes]
+            if self._hosted:
+                await self._check_host()
             for name in nodes:
                 if name not in wanted:
                     await self._cordon(client, name)
@@ -221,6 +224,16 @@ class ForeignMesh:
             change: Document = {"metadata": {"annotations": {MARK: "cordoned"}}, "spec": {"unschedulable": True}}
             await client.patch("nodes", Key("", name), change)
 
+    async def _check_host(self) -> None:
+        """Raise NotPossible when the credential for the scenario's nodes is not good for one of them."""
+        transport = self._access.transport("host")
+        try:
+            await asyncio.gather(*(transport.node_api(str(node["name"])) for node in self._hosted))
+        except Forbidden as error:
+            raise NotPossible(f"the scenario's nodes cannot be brought to this mesh: {error}") from None
+        finally:
+            await transport.close()
+
     async def _start_host(self) -> None:
         """Start the kubelet host of the scenario's nodes, which finds what an earlier life of it left."""
         definitions = [{**node, "labels": {**_labels(node), MARK: "true"}} for node in self._hosted]
@@ -229,10 +242,13 @@ class ForeignMesh:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KEPLAB_")}
         with (self._data / "host.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "kubelet", *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                *(sys.executable, "-P", "-m", "kubelet", *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 env={**environment, PARENT_VARIABLE: str(os.getpid()), "PYTHONPATH": os.pathsep.join(sys.path)},
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def _host_words(self) -> list[str]:
         words = [*self._access.flags_of_host(), "--name", HOST, "--nodes-file", str(self._data / "nodes.json")]
