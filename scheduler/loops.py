@@ -161,7 +161,8 @@ class Scheduler:
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
         records = self._record_writer.records if self._record_writer is not None else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
+        pods = clients.pods.lister
+        self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys)
         self._crash = ""
         self._ready = False
         handle_change = self._held_changes.handle

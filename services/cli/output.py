@@ -108,4 +108,4 @@ def print_table(
             click.echo(line)
         return
     for line, is_heading in fitted(columns, cells, is_text, terminal_width(), spare):
-        click.secho(line, bold=is_heading or None)
+        click.echo(click.style(line, bold=True) if is_heading else line)

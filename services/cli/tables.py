@@ -28,15 +28,18 @@ def fitted(
     spare: Sequence[str] = (),
 ) -> list[tuple[str, bool]]:
     """Return lines for a terminal, each with whether it is a heading. `spare`: columns that a terminal of `WIDE`
-    columns may go without when the table does not fit; the last line names them."""
-    left_out = [i for i, name in enumerate(columns) if name in spare]
-    for count in range(len(left_out) + 1) if width >= WIDE else [0]:
-        kept = [i for i in range(len(columns)) if i not in left_out[len(left_out) - count :]]
+    columns may go without when the table does not fit; the last line names them. Columns in which no row has anything
+    are left out first."""
+    empty = [i for i in range(len(columns)) if rows and not any(row[i] for row in rows)]
+    left_out = [i for i, name in enumerate(columns) if name in spare and i not in empty]
+    tries = [[], empty, *([*empty, *left_out[-count:]] for count in range(1, len(left_out) + 1) if width >= WIDE)]
+    for without in tries:
+        kept = [i for i in range(len(columns)) if i not in without]
         lines = _table(
             [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], [is_text[i] for i in kept], width
         )
         if lines:
-            gone = ", ".join(name for i, name in enumerate(columns) if i not in kept)
+            gone = ", ".join(columns[i] for i in left_out if i in without)
             note = [f"Not shown at this width: {gone}; piped, or with -o json, all is."] if gone else []
             return [(line, i == 0) for i, line in enumerate([*lines, *note])]
     return _blocks(columns, rows, width)

@@ -6,6 +6,7 @@ The lock is held as long as its holder lives, so no stale file can lie about it.
 import contextlib
 import fcntl
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ SWITCHES_FILE = "switches.json"
 """In it: the switches of the mesh that ran last, NAME=VALUE, for whoever goes on from its store."""
 FOLDERS = (
     "apiserver",
+    "audit",
     "credentials",
     "dra-driver",
     "etcd",
@@ -111,6 +113,27 @@ def discard_lock(data_dir: Path, *, is_new: bool) -> None:
         (data_dir / LOCK_FILE).unlink()
         if is_new:
             data_dir.rmdir()
+
+
+def purge(data_dir: Path) -> list[str]:
+    """Remove what a mesh has put into its directory, and the directory when nothing else is in it; return the names of
+    what is left, which is others'. Nothing is removed where no mesh ever ran. Raises: AlreadyRunning, OSError."""
+    if not (data_dir / LOCK_FILE).exists():
+        return sorted(path.name for path in data_dir.iterdir()) if data_dir.is_dir() else []
+    fd = lock(data_dir)  # no mesh may begin meanwhile
+    try:
+        for path in [path for path in data_dir.iterdir() if path.name.partition(".")[0] in NAMES]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK_FILE:
+                path.unlink(missing_ok=True)
+        (data_dir / LOCK_FILE).unlink()
+    finally:
+        os.close(fd)
+    left = sorted(path.name for path in data_dir.iterdir())
+    if not left:
+        data_dir.rmdir()
+    return left
 
 
 def hold(folder: Path, what: str) -> int:

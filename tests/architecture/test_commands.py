@@ -18,7 +18,7 @@ from kubelet.config import KubeletConfig
 from scheduler.config import SchedulerConfig
 from services.api.switches import Switches
 from services.cli.__main__ import cli, run
-from services.experiments.compare import parse_arms
+from services.experiments.arms import parse_arms
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = {"scheduler": SchedulerConfig, "kubelet": KubeletConfig}
