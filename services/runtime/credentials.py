@@ -324,6 +324,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.etcd_member:
         _make_etcd(out, arguments.etcd_member, is_renewed=is_renewed)
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
+    (out / "monitor").mkdir(exist_ok=True, mode=0o700)
+    _put(out / "monitor" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(urls, made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, urls[0], signer)
