@@ -22,7 +22,7 @@ import pytest
 import yaml
 from engine import JAEGER, PARTS, ROOT, Engine, run
 
-PROJECT, DISTRIBUTED = "keplab-test", "keplab-test-distributed"
+PROJECT, DISTRIBUTED, STRICT = "keplab-test", "keplab-test-distributed", "keplab-test-strict"
 IMAGE = "keplab:test"
 COMPONENTS = ("apiserver", "scheduler", "controllers", "claim-controller", "kubelet")
 MEMBERS = ("etcd-0", "etcd-1", "etcd-2")
@@ -77,7 +77,9 @@ class RefusedError(AssertionError):
 class Mesh:
     """The containers of the project, and their API server's REST server. `settings`: a file of variables."""
 
-    def __init__(self, engine: Engine, directory: Path, project: str = PROJECT, settings: str = "") -> None:
+    def __init__(
+        self, engine: Engine, directory: Path, project: str = PROJECT, settings: str = "", **environ: str
+    ) -> None:
         self.engine, self.directory, self.project, self.settings = engine, directory, project, settings
         self.files = ["compose.yaml"]
         self.receiver = "none" if settings else self._receiver()
@@ -91,6 +93,7 @@ class Mesh:
             "KEPLAB_REST_PORT": str(self.rest_port),
             "KEPLAB_GRPC_PORT": str(free_port()),
             "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
+            **environ,
         }
         if settings:
             second = free_port()

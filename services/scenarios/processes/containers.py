@@ -115,17 +115,18 @@ class Containers:
         finally:
             await self._do("unpause", container.id)
 
-    async def cut(self, container: Container, *, is_cut: bool) -> None:
-        """Take the container out of its networks, or put it back under its service's name."""
+    def cut(self, container: Container, *, is_cut: bool) -> None:
+        """Take the container out of its networks, or put it back under its service's name; return when it is so.
+        Raises: MeshError."""
         if is_cut and container.id not in self._cut:
             self._cut[container.id] = container.networks
             for network in container.networks:
-                await self._do("network", "disconnect", network, container.id)
+                self.run("network", "disconnect", network, container.id)
         elif not is_cut:
             for network in self._cut.pop(container.id, ()):
-                await self._do("network", "connect", "--alias", container.service, network, container.id)
+                self.run("network", "connect", "--alias", container.service, network, container.id)
 
-    async def heal(self, containers: Sequence[Container]) -> None:
-        """Put all back that were cut off."""
+    def heal(self, containers: Sequence[Container]) -> None:
+        """Put all back that were cut off. Raises: MeshError."""
         for each in containers:
-            await self.cut(each, is_cut=False)
+            self.cut(each, is_cut=False)

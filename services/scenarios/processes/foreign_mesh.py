@@ -174,7 +174,7 @@ class ForeignMesh:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._containers is not None:
-            await self._containers.heal(list(self._found.values()))
+            self._containers.heal(list(self._found.values()))
         try:
             if self._transport is not None:
                 await self._clean(self._client())
@@ -354,7 +354,10 @@ class ForeignMesh:
                 f"link {component}: of a running mesh containers can be cut off, cut=both, and nothing else; run it "
                 "with --processes or simulated"
             )
-        self._later(self._containers.cut(container, is_cut=faults != HEALTHY))
+        try:
+            self._containers.cut(container, is_cut=faults != HEALTHY)
+        except MeshError as error:
+            raise NotPossible(str(error)) from None
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file where a node of the scenario's own finds it. Raises: NotPossible for a node of the mesh."""
