@@ -44,6 +44,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("explore", "Run a scenario in other orders of the same messages"),
         Row("fork", "Simulate from the state of a mesh"),
         Row("switches", "List the switches: every choice between designs"),
+        Row("measures", "List the measures of a run, and which direction is better"),
     ),
     "Ask why": (
         Row("explain", "Say why a pod is where it is, or nowhere"),
@@ -52,7 +53,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     "Look back": (
         Row("get", "Show objects of the mesh as they are or were"),
         Row("history", "List the changes of an object: who wrote what, and when"),
-        Row("diff", "Compare the mesh at two resource versions"),
+        Row("diff", "Compare two versions of the mesh, or two runs"),
+        Row("runs", "List the runs that were made"),
     ),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
 }

@@ -7,8 +7,8 @@ from services.scenarios.result import RunResult
 SIGN_WIDTH = 4
 
 
-def show_result(result: RunResult, title: str) -> None:
-    """Print the judgements, violations and figures of a run."""
+def show_result(result: RunResult, title: str, run: str = "") -> None:
+    """Print the judgements, violations and figures of a run; `run`: its id, if there is a record of it."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
@@ -23,12 +23,19 @@ def show_result(result: RunResult, title: str) -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
+    for measure in result.stated:
+        value = result.measures[measure.name]
+        if (why := result.measure_errors.get(measure.name)) is not None:
+            print_judged("  [yellow]![/] ", "", why)
+        else:
+            shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
+            print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}, "
-        f"{result.lines} event lines, digest {result.digest[:16]}",
+        f"{result.lines} event lines, digest {result.digest[:16]}" + (f", run {run}" if run else ""),
         markup=False,
     )
 

@@ -31,6 +31,15 @@ class Bands(msgspec.Struct, frozen=True):
     phases: list[Band]
 
 
+def thinned(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:
+    """Return at most so many rows, the last of each stretch of time, and the first and the last of all."""
+    if len(rows) <= most:
+        return list(rows)
+    grain_s = rows[-1][0] / (most - 2)
+    kept = {int(row[0] / grain_s): row for row in rows[1:]}
+    return [rows[0], *kept.values()]
+
+
 def bands_of(runs: Sequence[Sequence[Row]]) -> Bands:
     """Return the bands of several runs. Counts are steps: each holds until the next. A run that has ended says nothing
     of later moments, so the quantiles are of those that still go on."""

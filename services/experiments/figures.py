@@ -64,6 +64,8 @@ class Scale(NamedTuple):
         """Return the number alone; a dash of none."""
         if value is None:
             return NOTHING
+        if value == 0:
+            return "0"
         text = f"{abs(value) * self.factor:,.{self.digits}f}"
         is_zero = not text.strip("0.,")
         sign = "" if is_zero else MINUS if value < 0 else "+" if signed else ""

@@ -145,7 +145,7 @@ def _unclear(made: Comparison, differing: list[Measure], seeds: int) -> str:
 
 def _sentence(made: Comparison, measure: Measure) -> str:
     first = made.arms[0].name
-    scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.high)])
+    scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.median, each.high)])
     base = scale.text(measure.arms[0].median)
     clear = sorted(measure.differences, key=lambda d: not d.is_clear)[:ARMS_MAX]
     texts = []

@@ -42,12 +42,17 @@ def _range(low: str, high: str) -> str:
     return "" if low == high else f" [{low} … {high}]"
 
 
-def seeds_text(found: Paired) -> str:
-    """Return in how many seeds the difference has its sign, in words."""
+def seeds_text(made: Comparison, measure: Measure, found: Paired) -> str:
+    """Return in how many seeds the difference has its sign, in words; without a difference, which arm has no value."""
     if not found.seeds:
-        return NOTHING
+        pair = ((made.arms[0].name, measure.arms[0]), (found.arm, _own(made, measure, found)))
+        return " and ".join(f"no value with {name}" for name, own in pair if not own.seeds) or "no common seed"
     way = ("equal", "higher", "lower")[found.sign]
     return f"{way} in {found.holds_in} of {found.seeds}"
+
+
+def _own(made: Comparison, measure: Measure, found: Paired) -> Spread:
+    return measure.arms[[arm.name for arm in made.arms].index(found.arm)]
 
 
 def judgement(measure: Measure, found: Paired) -> str:
@@ -57,8 +62,9 @@ def judgement(measure: Measure, found: Paired) -> str:
     return "better" if (found.sign > 0) == (measure.better == "higher") else "worse"
 
 
-def folded(made: Comparison) -> list[str]:
-    """Return what is left out of tables: measures equal in all arms, and those without a value."""
+def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
+    """Return what is left out of tables: measures equal in all arms, and those without a value. `is_short`: those that
+    are 0, or nothing, without their names."""
     equal = [m for m in made.measures if m.state == "equal"] if len(made.arms) > 1 else []
     zero = [m for m in equal if m.arms[0].low == m.arms[0].high == 0]
     others = [f"{m.label} ({value_text(m.arms[0], scale_for(m), m.arms[0].seeds)})" for m in equal if m not in zero]
@@ -66,13 +72,13 @@ def folded(made: Comparison) -> list[str]:
     found = []
     if equal:
         texts = [", ".join(others)] if others else []
-        texts += [f"0 in every run: {', '.join(m.label for m in zero)}"] if zero else []
+        texts += [f"{len(zero)} are 0" if is_short else f"0: {', '.join(m.label for m in zero)}"] if zero else []
         found.append(
             f"{len(equal)} {'measure does' if len(equal) == 1 else 'measures do'} not differ: {'; '.join(texts)}."
         )
     if empty:
-        named = ", ".join(m.label for m in empty)
-        found.append(f"{len(empty)} {'measure has' if len(empty) == 1 else 'measures have'} no value: {named}.")
+        named = "" if is_short else f": {', '.join(m.label for m in empty)}"
+        found.append(f"{len(empty)} {'measure has' if len(empty) == 1 else 'measures have'} no value{named}.")
     return found
 
 
@@ -90,7 +96,7 @@ def table(made: Comparison) -> tuple[list[str], list[list[str]]]:
             row.append(value_text(own, scale, len(arm.runs)))
         for found in measure.differences:
             judged = judgement(measure, found)
-            row += [difference_text(found, scale), seeds_text(found) + (f", {judged}" if judged else "")]
+            row += [difference_text(found, scale), seeds_text(made, measure, found) + (f", {judged}" if judged else "")]
         rows.append(row)
     return heading, rows
 
@@ -107,7 +113,9 @@ def blocks(made: Comparison) -> list[str]:
             if number and (found := measure.differences[number - 1]).seeds:
                 judged = judgement(measure, found)
                 tail = f", {judged}" if judged else ""
-                lines.append(f"  {' ' * width}  {difference_text(found, scale)}, {seeds_text(found)}{tail}")
+                lines.append(
+                    f"  {' ' * width}  {difference_text(found, scale)}, {seeds_text(made, measure, found)}{tail}"
+                )
     return lines
 
 
@@ -175,7 +183,12 @@ def text(made: Comparison, width: int | None = None) -> str:
     heading, rows = table(made)
     aligned = _aligned(heading, rows)
     is_wide = width is None or all(len(line) <= width for line in aligned)
-    parts = [[made.result], (aligned if is_wide else blocks(made)) if rows else [], folded(made), pods_lines(made)]
+    parts = [
+        [made.result],
+        (aligned if is_wide else blocks(made)) if rows else [],
+        folded(made, is_short=True),
+        pods_lines(made),
+    ]
     parts.append(problems(made)[:20])
     parts.append([f"{name}: {what}" for name, what in provenance_lines(made)] + [f"again: {made.provenance.command}"])
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -260,6 +273,6 @@ def csv_rows(made: Comparison) -> str:
     for arm in made.arms:
         for run in arm.runs:
             for name, value in run.measures.items():
-                shown = "" if value is None or run.error else repr(value)
+                shown = "" if value is None or run.error else f"{value:.12g}"
                 writer.writerow([made.scenario, made.mode, arm.name, run.seed, name, units.get(name, ""), shown])
     return out.getvalue()

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.scenarios.invariants import Violation
-from services.scenarios.measures.history import PodHistory, Sample
+from services.scenarios.measures.history import PodHistory
+from services.scenarios.measures.phases import Sample
 from services.scenarios.measures.register import Measure
 from services.telemetry.spans import FinishedSpan
 
@@ -40,6 +41,7 @@ class RunResult:
     """By name; `measures.register` says what each is, of those that the scenario states `stated` does."""
     pods: list[PodHistory]
     samples: list[Sample]
+    """Pods by phase, of the pods that are measured."""
     digest: str = ""
     """Of the event log of a simulation."""
     spans: list[FinishedSpan] = field(default_factory=list)

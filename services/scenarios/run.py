@@ -2,14 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Concatenate, Final, ParamSpec
+
+import msgspec
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
-from kubelet.stages.document import load_stages
+from kubelet.stages.document import load_stages, read_stages
+from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
@@ -27,10 +33,11 @@ from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
+from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
-from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
-from services.scenarios.script.verbs import VERBS, check
+from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
@@ -48,13 +55,8 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    scenario = parse_scenario(text, str(path), frozenset(VERBS))
+    scenario = read_scenario(text, str(path))
     measures_of(scenario)
-    for step in scenario.steps:
-        try:
-            check(step)
-        except ValueError as error:
-            raise ScriptError(f"{path}:{step.line}: {error}") from None
     return scenario
 
 
@@ -88,11 +90,15 @@ def plan_of(
     nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
     for declared in scenario.nodes:
         try:
-            drivers = drivers_beside(declared, Path(scenario.path).parent)
+            drivers = drivers_beside(declared, scenario)
             for name in declared.names:
-                nodes.append({**node_definition(name, declared.options), **drivers})
+                nodes.append({**node_definition(name, declared.options), **drivers, **declared.fields})
                 NodeDefinition.parse(nodes[-1])
+        except BlockError as error:
+            raise ScriptError(str(error)) from None
         except ValueError as error:
+            if declared.block is not None:
+                raise ScriptError(str(located(declared.block, error))) from None
             raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
         LatencyModel.parse(scenario.latencies, seed)
@@ -121,6 +127,48 @@ def plan_of(
     return made
 
 
+@contextmanager
+def _unpacked(scenario: Scenario) -> Iterator[Scenario]:
+    """Have files that stand inside the scenario, and that a process opens by its path, be files meanwhile.
+
+    Raises: ScriptError with the line of what is wrong in one of them."""
+    paths = {*scenario.stages, scenario.schedulers.config} & scenario.files.keys()
+    if not paths:
+        yield scenario
+        return
+    for path in paths:
+        block = scenario.files[path]
+        try:
+            if path == scenario.schedulers.config:
+                read_configuration(block.text)
+            else:
+                read_stages([(path, block.text)])
+        except ValueError as error:
+            raise ScriptError(str(located(block, error))) from None
+    with TemporaryDirectory(prefix="keplab-scenario-") as folder:
+        places = {path: str(Path(folder) / f"{number}-{Path(path).name}") for number, path in enumerate(sorted(paths))}
+        for path, place in places.items():
+            Path(place).write_text(scenario.files[path].text, encoding="utf-8")
+        stages = tuple(places.get(path, path) for path in scenario.stages)
+        config = places.get(scenario.schedulers.config, scenario.schedulers.config)
+        yield replace(scenario, stages=stages, schedulers=replace(scenario.schedulers, config=config))
+
+
+P = ParamSpec("P")
+
+
+def _with_files(run: Callable[Concatenate[Scenario, P], RunResult]) -> Callable[Concatenate[Scenario, P], RunResult]:
+    """Have a run find the files that stand inside the scenario."""
+
+    @wraps(run)
+    def unpacked(scenario: Scenario, /, *args: P.args, **options: P.kwargs) -> RunResult:
+        with _unpacked(scenario) as found:
+            return run(found, *args, **options)
+
+    return unpacked
+
+
+@_with_files
 def simulate(
     scenario: Scenario,
     *,
@@ -130,6 +178,7 @@ def simulate(
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
+    beforehand: Callable[[SimMesh], None] | None = None,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
@@ -138,7 +187,7 @@ def simulate(
     """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
-    `afterwards` may look into the mesh as the scenario left it.
+    `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
@@ -150,6 +199,8 @@ def simulate(
         mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=measured.queue.take)
         for take in filter(None, (auditor.take, measured.take, on_line)):
             mesh.on_line(take)
+        if beforehand is not None:
+            beforehand(mesh)
         disturbance = partial(disturb, auditor) if disturb is not None else None
         run = await run_scenario(
             scenario, mesh, progress=progress, disturb=disturbance, patience=patience, recorded=measured.recorded
@@ -164,6 +215,7 @@ def simulate(
     return result
 
 
+@_with_files
 def run_as_processes(
     scenario: Scenario,
     *,
@@ -200,6 +252,7 @@ def run_as_processes(
     return result
 
 
+@_with_files
 def run_against(
     scenario: Scenario,
     access: Access,
@@ -237,7 +290,8 @@ def run_job(job: Job) -> Outcome:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
         return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
+    outcome = outcome_of(job, result, problem_of(result))
+    return msgspec.structs.replace(outcome, expectations=result.expectations, violations=result.violations)
 
 
 def _identities(scenario: Scenario) -> list[Identity]:
@@ -307,7 +361,7 @@ def _result(
         stated=tuple(each.measure for each in measured.stated),
         measure_errors=errors,
         pods=list(run.history.pods.values()),
-        samples=run.history.samples,
+        samples=run.history.measured_samples,
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,

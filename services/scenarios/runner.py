@@ -8,7 +8,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
@@ -106,7 +105,7 @@ async def run_scenario(
     observer = Observer(api, mesh.clock, chance, recorded)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
-    context = ScenarioContext(mesh, client, observer, Path(scenario.path).parent)
+    context = ScenarioContext(mesh, client, observer, scenario)
     current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     pulse = asyncio.create_task(_pulse(observer, current, progress))
@@ -164,10 +163,9 @@ async def _perform(
                 expectation = replace(expectation, value=substitute(context, expectation.value))
             run.judgements += await _expect(context.observer, monitors, step, expectation, patience)
         else:
-            await VERBS[step.verb](context, step)
-    except (ValueError, KeyError) as error:
-        what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise _StepFailed(f"{step.line}: {what}", is_mistake=True) from None
+            await VERBS[step.verb].perform(context, step)
+    except ValueError as error:
+        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
     except (ApiError, UnknownOutcome) as error:
         raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
     for answered, met, seen in context.answers:

@@ -22,7 +22,8 @@ import msgspec
 
 from services.api.errors import UNREADABLE
 from services.api.switches import Switches, Value
-from services.scenarios.result import RunResult
+from services.scenarios.invariants import Violation
+from services.scenarios.result import Judgement, RunResult
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -56,7 +57,7 @@ class Job:
 
 
 class Outcome(msgspec.Struct):
-    """What became of one job. `problem` is empty when it passed."""
+    """What became of one job. `problem` is empty when it passed; expectations and violations are those of a run."""
 
     scenario: str
     seed: int
@@ -66,6 +67,8 @@ class Outcome(msgspec.Struct):
     wall_s: float = 0.0
     virtual_s: float = 0.0
     fault_count: int = 0
+    expectations: list[Judgement] = []
+    violations: list[Violation] = []
 
 
 def crashed(job: Job, error: Exception) -> Outcome:

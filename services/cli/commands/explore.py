@@ -28,7 +28,8 @@ from services.explore.recorder import Found, Trial
 from services.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
 from services.explore.search import Report, Task, explore, record, replayed
 from services.scenarios.run import load_scenario
-from services.scenarios.script.scenario import ScriptError, parse_duration
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.script.value_types import parse_duration
 
 
 class _Duration(click.ParamType[float]):

@@ -30,7 +30,8 @@ from services.cli.results import show_result
 from services.runtime.config import MeshError
 from services.scenarios.past import PODS, State, StateError, write_state
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import Scenario, ScriptError, parse_duration, parse_scenario
+from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
+from services.scenarios.script.value_types import parse_duration
 from services.scenarios.script.verbs import VERBS, check
 from services.scenarios.simulation.simulated_mesh import SimMesh
 
@@ -137,10 +138,10 @@ def _scenario(lines: tuple[str, ...], duration: str) -> Scenario:
         parse_duration(duration)
     except ValueError as error:
         raise ScriptError(f"--for {error}") from None
-    scenario = parse_scenario("\n".join((*lines, f"wait {duration}")), "fork", frozenset(VERBS))
+    scenario = parse_scenario("\n".join((*lines, f"wait {duration}")), "fork", VERBS)
     for step in scenario.steps:
         try:
-            check(step)
+            check(scenario, step)
         except ValueError as error:
             raise ScriptError(f"-e {step.text!r}: {error}") from None
     return scenario

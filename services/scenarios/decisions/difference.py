@@ -20,7 +20,8 @@ INSTANT_S: Final = 1e-6
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision about a role that the two runs took differently; None: the run has no such decision."""
+    """A decision about a role that the two runs took differently; None: the run has no such decision. Of `about`, the
+    two may be the same."""
 
     role: str
     first: Decision | None
@@ -30,6 +31,11 @@ class Difference(msgspec.Struct, frozen=True):
     def at_s(self) -> float:
         """When it was taken, by the earlier of the two."""
         return min(side.at_s for side in (self.first, self.second) if side is not None)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both runs decided the same, at whatever time."""
+        return self.first is not None and self.second is not None and self.first.what == self.second.what
 
 
 class Reordered(msgspec.Struct, frozen=True):
@@ -75,6 +81,17 @@ def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times
     return Compared(
         (len(first), len(second)), len(pairs), differences, before[-1] if before else None, _reordered(pairs, places[1])
     )
+
+
+def about(role: str, first: Sequence[Decision], second: Sequence[Decision]) -> list[Difference]:
+    """Return all decisions about a role side by side, those that are the same as well, in the order of time."""
+    sides = [_by_actor([each for each in run if each.role == role]) for run in (first, second)]
+    found = [
+        Difference(role, *pair)
+        for actor in {**sides[0], **sides[1]}
+        for pair in _aligned(sides[0].get(actor, []), sides[1].get(actor, []), with_times=False)
+    ]
+    return sorted(found, key=lambda each: each.at_s)
 
 
 def in_order(role: str) -> tuple[str | int, ...]:

@@ -60,7 +60,7 @@ MEASURES: Final[tuple[Measure, ...]] = (
     Measure("failed_per_min", "1/min", "Failed pods per minute", "lower", _PODS, True),
     Measure("pods_running_at_end", "", "Pods Running at the end", "higher", _PODS, True),
     Measure("pods_disturbed", "", "Pods that ran and then failed", "lower", _PODS, True),
-    Measure("unbinds", "", "Unbinds", "lower", _PODS, True),
+    Measure("unbinds", "", "Unbinds", "", _PODS, True),
     Measure("first_running_s", "s", "First pod Running after", "lower", _PODS, True),
     Measure("time_to_running_p50_s", "s", "Time to Running, p50", "lower", _PODS, True),
     Measure("time_to_running_p99_s", "s", "Time to Running, p99", "lower", _PODS, True),

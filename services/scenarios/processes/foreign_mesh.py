@@ -60,6 +60,11 @@ class Access:
     """What is set in all its components."""
     containers: Containers | None = field(default=None, compare=False)
 
+    @property
+    def option(self) -> str:
+        """How the command line names this mesh."""
+        return f"--containers {self.containers.project}" if self.containers is not None else f"--server {self.server}"
+
     def tokens(self, file: str) -> dict[str, str]:
         """Return {identity: token} of one file. Raises: MeshError that names it."""
         path = self.folder / file
