@@ -19,8 +19,7 @@ from services.runtime.credentials import main as make_credentials
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.processes.foreign_mesh import MARK, Access
 from services.scenarios.run import load_scenario, run_against
-from services.scenarios.script.scenario import ScriptError, parse_scenario
-from services.scenarios.script.verbs import VERBS
+from services.scenarios.script.scenario import ScriptError
 
 ROOT = Path(__file__).parents[2]
 READY_MAX_S = 60.0
@@ -101,8 +100,13 @@ def running(tmp_path_factory):
         mesh.stop()
 
 
-def scenario(text):
-    return parse_scenario(text, "x.txt", frozenset(VERBS))
+@pytest.fixture
+def scenario(tmp_path):
+    def made(text):
+        (tmp_path / "x.txt").write_text(text)
+        return load_scenario(tmp_path / "x.txt")
+
+    return made
 
 
 def names(items):
@@ -131,7 +135,7 @@ def test_a_shipped_scenario_brings_its_nodes_and_leaves_nothing(running):
     assert as_found(running)
 
 
-def test_pods_land_on_the_nodes_of_the_scenario_alone_and_its_own_host_may_be_killed(running):
+def test_pods_land_on_the_nodes_of_the_scenario_alone_and_its_own_host_may_be_killed(running, scenario):
     text = (
         "limit 60s\nnodes n1..n2 cpu=4\ndeployment web replicas=4 cpu=1\n"
         "expect within 20s count pods phase=Running == 4\nkill kubelet/n1 down=1s\n"
@@ -143,7 +147,7 @@ def test_pods_land_on_the_nodes_of_the_scenario_alone_and_its_own_host_may_be_ki
     assert as_found(running)
 
 
-def test_an_expectation_that_is_not_met_fails_the_run(running):
+def test_an_expectation_that_is_not_met_fails_the_run(running, scenario):
     result = run_against(
         scenario("nodes n1 cpu=4\npod p cpu=9\nexpect within 2s count pods phase=Running == 1\n"), running.access()
     )
@@ -162,7 +166,7 @@ def test_an_expectation_that_is_not_met_fails_the_run(running):
         ("nodes gpu-1\npod p", "nodes that begin with 'n' alone"),
     ],
 )
-def test_what_a_running_mesh_cannot_be_is_refused_in_one_line(running, text, why):
+def test_what_a_running_mesh_cannot_be_is_refused_in_one_line(running, text, why, scenario):
     with pytest.raises((ScriptError, MeshError)) as refused:
         run_against(scenario(text), running.access())
 
@@ -181,7 +185,7 @@ def test_what_a_running_mesh_cannot_be_is_refused_in_one_line(running, text, why
         ("kill kubelet/n1 at=kubelet.admit", "the event log of a running mesh is not here"),
     ],
 )
-def test_faults_that_it_cannot_have_are_mistakes_of_the_scenario(running, line, why):
+def test_faults_that_it_cannot_have_are_mistakes_of_the_scenario(running, line, why, scenario):
     result = run_against(scenario(f"nodes n1\n{line}\n"), running.access())
 
     assert result.is_mistake
@@ -189,7 +193,7 @@ def test_faults_that_it_cannot_have_are_mistakes_of_the_scenario(running, line, 
     assert as_found(running)
 
 
-def test_a_mesh_with_pods_of_its_own_is_refused_and_they_stay(running):
+def test_a_mesh_with_pods_of_its_own_is_refused_and_they_stay(running, scenario):
     left = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine", "namespace": "default"},
             "spec": {"containers": [{"name": "c", "image": "c"}]}}  # fmt: skip
 
