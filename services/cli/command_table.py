@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("explore", "Run a scenario in other orders of the same messages"),
         Row("fork", "Simulate from the state of a mesh"),
         Row("switches", "List the switches: every choice between designs"),
+        Row("measures", "List the measures of a run, and which direction is better"),
     ),
     "Ask why": (
         Row("explain", "Say why a pod is where it is, or nowhere"),

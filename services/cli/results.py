@@ -23,6 +23,13 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
+    for measure in result.stated:
+        value = result.measures[measure.name]
+        if (why := result.measure_errors.get(measure.name)) is not None:
+            print_judged("  [yellow]![/] ", "", why)
+        else:
+            shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
+            print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"

@@ -252,7 +252,7 @@ class Placement:
         """Return what expressions see of a node: `requested`, `allocatable` and `utilization` by resource, `pods`."""
         node = self._nodes.get(name, _Node())
         return {
-            "requested": _shown(node.requested),
+            "requested": _shown(dict.fromkeys(node.allocatable, 0) | node.requested),
             "allocatable": _shown(node.allocatable),
             "utilization": {
                 name: node.requested.get(name, 0) / have for name, have in node.allocatable.items() if have > 0

@@ -52,6 +52,7 @@ def imported(tmp_path, *words):
         (("status",), 430),
         (("explain", "pod/x"), 430),
         (("switches",), 430),
+        (("measures",), 430),
         (("scenarios", "--dir", str(ROOT / "experiments" / "runaway")), 430),
     ],
     ids=lambda given: given[0] if isinstance(given, tuple) else "",
