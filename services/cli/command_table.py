@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("down", "Stop the mesh; what is stored stays"),
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),
+        Row("component", "Be one component, as a container or pod starts it"),
         Row("store", "Look at the store of a mesh that does not run"),
         Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
         Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),
@@ -44,6 +45,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("fork", "Simulate from the state of a mesh"),
         Row("switches", "List the switches: every choice between designs"),
         Row("measures", "List the measures of a run, and which direction is better"),
+        Row("verbs", "List what a line of a scenario may say"),
     ),
     "Ask why": (
         Row("explain", "Say why a pod is where it is, or nowhere"),

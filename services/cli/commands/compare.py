@@ -17,6 +17,7 @@ import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
+from services.cli.recording import keep_comparison, runs_option
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.comparison import comparison_of
@@ -54,6 +55,7 @@ Examples:
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
 )
+@runs_option
 @sweep_options
 @click.option(
     "-o",
@@ -72,6 +74,7 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     report: Path | None,
     picture: Path | None,
+    runs: str,
     record: Path | None,
     workers: int,
     output: str,
@@ -109,12 +112,12 @@ def COMMAND(  # noqa: N802
     )
     count = workers_of(workers or (1 if processes else 0), len(jobs))
     with _opened(record, header) as kept:
-        runs, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
-    if is_interrupted and not runs:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not found:
         raise KeyboardInterrupt
     made = comparison_of(
         [(arm.name, arm.assignments) for arm in parsed],
-        runs,
+        found,
         stated=tuple(each.measure for each in measures_of(scenario)),
         planned=len(jobs),
         mode=header.mode,
@@ -143,12 +146,13 @@ def COMMAND(  # noqa: N802
         report=str(path),
     )
     unwritten = _write(made, path, pictures)
-    _print(made, output)
+    run = keep_comparison(runs, made, shared.assignments)
+    _print(made, output, run)
     if unwritten:
         fail(unwritten)
     if is_interrupted:
         goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
-        click.echo(f"{len(runs)} of {len(jobs)} runs; {goes_on}", err=True)
+        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
         raise KeyboardInterrupt
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 
@@ -227,7 +231,7 @@ def _json(made: Comparison) -> str:
     return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
 
 
-def _print(made: Comparison, output: str) -> None:
+def _print(made: Comparison, output: str, run: str) -> None:
     match output:
         case "json":
             print_json(document_of(made))
@@ -238,7 +242,7 @@ def _print(made: Comparison, output: str) -> None:
         case _:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             click.echo(text(made, width), nl=False)
-            click.echo(f"report: {made.report}")
+            click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
 
 
 def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, processes: bool, shared: Switches) -> str:
