@@ -140,6 +140,7 @@ def COMMAND(  # noqa: N802
             started=started.isoformat(timespec="seconds"),
             wall_s=round(time.monotonic() - began_s, 3),
             load_1min=load_1min,
+            set=list(shared.assignments),
         ),
         is_interrupted=is_interrupted,
         report=str(path),
