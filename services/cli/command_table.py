@@ -56,6 +56,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("history", "List the changes of an object: who wrote what, and when"),
         Row("diff", "Compare two versions of the mesh, or two runs"),
         Row("runs", "List the runs that were made"),
+        Row("logs", "Print the logs of the mesh's processes"),
+        Row("events", "Print the event log: what components did, line by line"),
     ),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
 }
