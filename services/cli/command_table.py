@@ -53,6 +53,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("history", "List the changes of an object: who wrote what, and when"),
         Row("diff", "Compare the mesh at two resource versions"),
     ),
+    "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
 }
 

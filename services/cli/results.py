@@ -23,6 +23,8 @@ def show_result(result: RunResult, title: str) -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
+    for what, count in result.forbidden.items():
+        print_judged("  [yellow]![/] ", "", f"Forbidden, {count} times: {what}")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"

@@ -48,6 +48,8 @@ class RunResult:
     """Invariants that this run says nothing about, and why."""
     unknown: str = ""
     """Why the run shows neither success nor failure, such as lines that are missing in an event log (I27)."""
+    forbidden: dict[str, int] = field(default_factory=dict)
+    """How often controllers were answered Forbidden, by user, verb and resource."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
@@ -71,4 +73,5 @@ class RunResult:
             "wall_s": round(self.wall_s, 3),
             "event_lines": self.lines,
             "process_failures": self.failures,
+            "forbidden": self.forbidden,
         }
