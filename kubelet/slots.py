@@ -2,8 +2,8 @@
 
 Hosts of one sort (containers of one service) have no names of their own that last: a host takes a slot, and its nodes
 are named after the slot and not after the host. A slot is a Lease. A host takes the first that has no holder, or was
-its own in an earlier life, or whose holder has been silent for the Lease's duration; and a new one only when it has
-seen every holder renew since it began to look: the nodes of a slot whose holder may be dead wait for the next.
+its own in an earlier life, or whose holder left or has been silent for the Lease's duration; and a new one only when it
+has seen every holder renew since it began to look: the nodes of a slot whose holder may be dead wait for the next.
 
 What a host has seen counts, by its own clock; times that are written in a Lease do not. Source: decision 0052.
 """
@@ -23,6 +23,8 @@ class Slot:
     is_there: bool = False
     changed_s: float | None = None
     """When the Lease was last not as it had been."""
+    is_left: bool = False
+    """Whether the holder that the Lease has wrote on the volume that it left, which it does when no server hears it."""
 
     def seen(self, *, is_there: bool, before: tuple[str, str, int] | None, now: float) -> None:
         """Take a look at the Lease, which the record has read already; `before`: the record's reading before that."""
@@ -44,7 +46,7 @@ def choose(slots: Sequence[Slot], now: float, silence_s: float) -> int | None:
     """
     there = [number for number, slot in enumerate(slots) if slot.is_there]
     own = (number for number in there if (seen := slots[number].record.seen) and seen[0] == slots[number].record.holder)
-    free = (number for number in there if slots[number].record.may_take(now))
+    free = (number for number in there if slots[number].is_left or slots[number].record.may_take(now))
     for number in (*own, *free):
         return number
     if all(slots[number].is_alive(now, silence_s) for number in there):

@@ -12,7 +12,7 @@ import msgspec
 from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
-from kubelet.agent.slot import SlotDisk, Slots, SlotTransport
+from kubelet.agent.slot import SlotDisk, Slots, SlotTransport, leave
 from kubelet.agent.streams import Streams
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
@@ -225,9 +225,12 @@ class KubeletInSlot:
             await asyncio.wait((keeping, hosting), return_when=asyncio.FIRST_COMPLETED)
         finally:
             # In this order: whoever has the slot next finds that nothing is written any more.
-            for task in (hosting, keeping):
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            hosting.cancel()
+            await asyncio.gather(hosting, return_exceptions=True)
+            if not keeping.done():
+                await leave(seams.disk, holding)
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
         try:
             for task in (keeping, hosting):
                 if not task.cancelled():

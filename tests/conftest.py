@@ -23,7 +23,7 @@ def _logs_of_its_own() -> Iterator[None]:
         structlog.reset_defaults()
         for module in list(sys.modules.values()):
             # A logger that was set up for good (`logs.set_up`) keeps the stream of its first line, which is closed now.
-            if isinstance(log := getattr(module, "log", None), BoundLoggerLazyProxy):
+            if isinstance(log := getattr(module, "__dict__", {}).get("log"), BoundLoggerLazyProxy):
                 vars(log).pop("bind", None)
 
 

@@ -26,6 +26,8 @@ CALL_MAX_S = 30.0
 DOUBT_POLL_S = 0.2
 RENEWALS_MISSED = 3
 """After so many a holder counts no longer as alive."""
+LEFT = "{}/left"
+"""The file on the volume in which a slot's last holder says that it left, and which holder of how many that was."""
 TAKEN_OVER = "taken-over"
 """The file that says that a life's files are complete."""
 
@@ -64,6 +66,7 @@ class Slots:
             before = slot.record.seen
             found.append(await elector.look(now))
             slot.seen(is_there=found[-1] is not None, before=before, now=now)
+            slot.is_left = slot.record.seen is not None and _left(self._seams.disk, elector) == _term(*slot.record.seen)
         chosen = choose(self._slots[: len(found)], clock.now(), self._silence_s)
         # What was found may be out of date by now: the server refuses the write then.
         is_taken = chosen is not None and await self._electors[chosen].take(found[chosen])
@@ -86,6 +89,22 @@ class Slots:
             self._electors.append(elector)
             self._slots.append(Slot(elector.record))
         return self._electors[number]
+
+
+async def leave(disk: Disk, slot: Elector) -> None:
+    """Write on the volume that this holder does nothing more, for the case that the API server does not hear it."""
+    try:
+        await disk.write(LEFT.format(slot.lease.name), _term(slot.holder, "", slot.transitions))
+    except OSError as error:
+        log.warning("slot.not_left", lease=str(slot.lease), reason=str(error))
+
+
+def _left(disk: Disk, slot: Elector) -> bytes:
+    return disk.read(LEFT.format(slot.lease.name)) or b""
+
+
+def _term(holder: str, _renewed: str, transitions: int) -> bytes:
+    return f"{holder} {transitions}".encode()
 
 
 class SlotTransport:

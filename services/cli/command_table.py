@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),
         Row("store", "Look at the store of a mesh that does not run"),
+        Row("component", "Become one component of a mesh, as in a container"),
         Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
         Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),
     ),

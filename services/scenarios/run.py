@@ -14,8 +14,11 @@ from services.api.switches import Switches, Value
 from services.runtime import simloop
 from services.scenarios.invariants import Auditor
 from services.scenarios.measures.history import Measures
+from services.scenarios.measures.queue_pools import QueuePools
+from services.scenarios.measures.recorded import Recorded
+from services.scenarios.measures.stated import FinishedRun, Stated, stated, wanted_by
 from services.scenarios.mesh import Mesh, MeshPlan, identity_named
-from services.scenarios.observer import Observer
+from services.scenarios.observer import RESOURCES, Observer
 from services.scenarios.past import State
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
@@ -40,12 +43,27 @@ def load_scenario(path: str | Path) -> Scenario:
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
     scenario = parse_scenario(text, str(path), frozenset(VERBS))
+    measures_of(scenario)
     for step in scenario.steps:
         try:
             check(step)
         except ValueError as error:
             raise ScriptError(f"{path}:{step.line}: {error}") from None
     return scenario
+
+
+def measures_of(scenario: Scenario) -> tuple[Stated, ...]:
+    """Return the measures that the scenario states. Raises: ScriptError naming the line."""
+    found: dict[str, Stated] = {}
+    for number, text in scenario.measures:
+        try:
+            each = stated(text, lambda resource: resource in RESOURCES)
+            if each.measure.name in found:
+                raise ValueError(f"measure {each.measure.name} is stated twice")
+        except ValueError as error:
+            raise ScriptError(f"{scenario.path}:{number}: {error}") from None
+        found[each.measure.name] = each
+    return tuple(found.values())
 
 
 def plan_of(
@@ -119,21 +137,23 @@ def simulate(
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
-    auditor, measures = Auditor(plan.switches), Measures()
+    auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
 
     async def run_it() -> tuple[SimMesh, ScenarioRun]:
-        mesh = SimMesh(plan, recorder=auditor, traffic=traffic)
-        for take in filter(None, (auditor.take, measures.take, on_line)):
+        mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=measured.queue.take)
+        for take in filter(None, (auditor.take, measured.take, on_line)):
             mesh.on_line(take)
         disturbance = partial(disturb, auditor) if disturb is not None else None
-        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturbance, patience=patience)
+        run = await run_scenario(
+            scenario, mesh, progress=progress, disturb=disturbance, patience=patience, recorded=measured.recorded
+        )
         if afterwards is not None:
             afterwards(mesh)
         return mesh, run
 
     mesh, run = simloop.run(run_it(), seed=seed)
-    result = _result(scenario, plan, run, auditor, measures, mode="simulated", wall_s=time.perf_counter() - started)
+    result = _result(scenario, plan, run, auditor, measured, mode="simulated", wall_s=time.perf_counter() - started)
     result.digest, result.spans, result.failures = mesh.events.digest, mesh.spans.spans, mesh.failures
     return result
 
@@ -152,21 +172,21 @@ def run_as_processes(
     every line of these. Raises: MeshError when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
-    auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()
+    auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
     started = time.perf_counter()
 
     def take(line: Line) -> None:
         auditor.take(line)
-        measures.take(line)
+        measured.take(line)
         if on_line is not None:
             on_line(line)
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)
-        return mesh, await run_scenario(scenario, mesh, progress=progress)
+        return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
 
     mesh, run = asyncio.run(run_it())
-    result = _result(scenario, plan, run, auditor, measures, mode="processes", wall_s=time.perf_counter() - started)
+    result = _result(scenario, plan, run, auditor, measured, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
     if mesh.incomplete:
         result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
@@ -192,18 +212,47 @@ def _identities(scenario: Scenario) -> list[Identity]:
     return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
 
 
+class _Measured:
+    """All that is measured of one run: what every run is measured by, and what its scenario states."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.stated = measures_of(scenario)
+        self.recorded = Recorded(wanted_by(self.stated))
+        self.queue = QueuePools()
+        self._measures = Measures()
+
+    def take(self, line: Line) -> None:
+        """Observe a line of the event log."""
+        self._measures.take(line)
+        self.queue.take(line)
+        self.recorded.take(line)
+
+    def of(self, run: ScenarioRun) -> tuple[dict[str, float | None], dict[str, str]]:
+        """Return the figures by name, and why there is none of those that could not be computed."""
+        self.queue.end(run.started_s + run.ended_s)
+        found = {
+            **self._measures.of(run.history, run.started_s, run.ended_s),
+            **run.placement.measures(run.ended_s),
+            **self.queue.measures(),
+        }
+        finished = FinishedRun(run.history, run.placement, self.queue, self.recorded, run.started_s)
+        own, errors = finished.values(self.stated)
+        return {**found, **own}, errors
+
+
 def _result(
     scenario: Scenario,
     plan: MeshPlan,
     run: ScenarioRun,
     auditor: Auditor,
-    measures: Measures,
+    measured: _Measured,
     *,
     mode: str,
     wall_s: float,
 ) -> RunResult:
     # A scenario that settles judges the invariants of a mesh at rest.
     at_rest = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
+    measures, errors = measured.of(run)
     return RunResult(
         scenario=scenario.name,
         mode=mode,
@@ -217,7 +266,9 @@ def _result(
         is_mistake=run.is_mistake,
         virtual_s=run.ended_s,
         wall_s=wall_s,
-        measures=measures.of(run.history, run.started_s, run.ended_s),
+        measures=measures,
+        stated=tuple(each.measure for each in measured.stated),
+        measure_errors=errors,
         pods=list(run.history.pods.values()),
         samples=run.history.samples,
         lines=auditor.lines,

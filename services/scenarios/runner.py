@@ -14,6 +14,8 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client
 from services.scenarios.measures.history import History
+from services.scenarios.measures.placement import Placement
+from services.scenarios.measures.recorded import Recorded
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.result import Judgement
@@ -31,6 +33,7 @@ class ScenarioRun:
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
+    placement: Placement = field(default_factory=Placement)
     error: str = ""
     is_mistake: bool = False
     """Whether `error` is the scenario's own: it asked for something that cannot be."""
@@ -88,18 +91,19 @@ async def run_scenario(
     progress: Progress | None = None,
     disturb: Disturb | None = None,
     patience: float = 1.0,
+    recorded: Recorded | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
-    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches
-    the bounds of `within` expectations, for meshes that are being broken meanwhile.
-    """
+    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
+    `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
+    measures read."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = random.Random("teller")
-    observer = Observer(api, mesh.clock, chance)
-    run.history, run.started_s = observer.history, observer.started_s
+    observer = Observer(api, mesh.clock, chance, recorded)
+    run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
     context = ScenarioContext(mesh, client, observer, Path(scenario.path).parent)
     current = [scenario.steps[0].text]
@@ -133,6 +137,7 @@ async def run_scenario(
         run.judgements.sort(key=lambda j: j.line)
         run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
+        observer.recorded.end(observer.now_s, observer.documents)
         helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
         for task in helpers:
             task.cancel()

@@ -6,6 +6,7 @@ command line, without running it. One with a placeholder (`FILE`, `…`) is chec
 
 import re
 import shlex
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import click
 import pytest
 
 from benchmarks.workloads.register import workload
+from kubelet.config import KubeletConfig
+from scheduler.config import SchedulerConfig
 from services.api.switches import Switches
 from services.cli.__main__ import cli, run
-from services.experiments.compare import parse_arms
+from services.experiments.arms import parse_arms
 
 ROOT = Path(__file__).parents[2]
+COMPONENTS = {"scheduler": SchedulerConfig, "kubelet": KubeletConfig}
 NOT_OURS = {".git", ".venv", "runs", ".keplab", ".hypothesis", ".pytest_cache"}
 FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 INLINE = re.compile(r"`((?:\S*/)?keplab [^`]+)`")
@@ -120,6 +124,9 @@ def _check(words, is_mention=False):
         "-h",
         "--version",
     }
+    if command.name == "component" and rest:
+        flags = (field.name for config in (COMPONENTS.get(rest[0]),) if config for field in fields(config))
+        options |= {f"--{name.replace('_', '-')}" for name in flags}
     for word in rest:
         if word.startswith("-") and word != "-" and not re.match(r"^-\d", word):
             name = word.partition("=")[0].strip("[]")

@@ -294,6 +294,7 @@ def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
     """Return the arguments of single components and processes, beyond those that all get."""
     made = {
         "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
+        "scheduler": ["--queue-moves"],  # for the times in the queue's pools
         "kubelet": [
             *(word for text in plan.latencies for word in ("--latency", text)),
             *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),

@@ -12,6 +12,7 @@
     scheduler second                      a scheduler beside it, for pods with that schedulerName
     scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
     stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the scenario
+    measure placed = pods.filter(p, has(p.spec.nodeName)).size()     a measure of its own (measures.expression)
     window 5s                             how long changes are kept for watches to resume; later ones begin anew
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
@@ -29,7 +30,7 @@ from services.runtime.components import Schedulers
 from services.scenarios.script.expectation import Expectation, parse_expectation, words_of
 
 _OF_SCHEDULERS = ("scheduler", "schedulers", "scheduler-config")
-SETUP = frozenset(("set", "limit", "hosts", "latency", "node", "nodes", "stages", "window", *_OF_SCHEDULERS))
+SETUP = frozenset(("set", "limit", "hosts", "latency", "node", "nodes", "stages", "window", "measure", *_OF_SCHEDULERS))
 
 
 class ScriptError(ValueError):
@@ -79,6 +80,8 @@ class Scenario:
     """By process or component, what is set there otherwise than everywhere."""
     window_s: float | None = None
     """Seconds for which the API server keeps changes; None: as ever."""
+    measures: tuple[tuple[int, str], ...] = ()
+    """What is measured besides what every run measures: the line's number, and what follows `measure`."""
 
     @property
     def has_skew(self) -> bool:
@@ -195,6 +198,8 @@ def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
             return replace(read, switches=read.switches + words)
         case "window":
             return replace(read, window_s=parse_duration(rest))
+        case "measure":
+            return replace(read, measures=(*read.measures, (number, rest)))
         case "limit":
             return replace(read, limit_s=parse_duration(rest))
         case "hosts":

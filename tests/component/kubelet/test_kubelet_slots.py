@@ -149,6 +149,26 @@ def test_new_hosts_get_the_nodes_of_those_that_were_stopped_and_the_pods_run_on(
     assert (uid, before["status"]["containerStatuses"]) == (pod["metadata"]["uid"], pod["status"]["containerStatuses"])
 
 
+def test_a_slot_that_was_left_while_no_server_answered_is_taken_at_once(play):
+    async def scenario(w):
+        w.start("a", "b")
+        await w.ready("a", "b")
+        w.cut("a")
+        w.cut("b")
+        await w.stop("a", "b")
+        assert {"a", "b"} == {await w.holder(slot) for slot in ("kubelet-0", "kubelet-1")}
+        w.start("x", "y")
+        began_s = w.clock.now()
+        await w.ready("x", "y")
+        return sorted(w.slots("x", "y")), w.clock.now() - began_s, await w.nodes()
+
+    slots, took_s, nodes = play(scenario)
+
+    assert ["kubelet-0", "kubelet-1"] == slots
+    assert 4 == len(nodes)
+    assert took_s < 2.0
+
+
 def test_a_killed_hosts_slot_is_taken_over_in_bounded_time_and_no_slot_is_made_meanwhile(play):
     async def scenario(w):
         w.start("a", "b")
@@ -261,7 +281,7 @@ def test_what_people_say_of_a_node_stays_and_what_a_lost_host_still_writes_distu
     names, stale, faulty, pod = play(scenario)
 
     assert "kubelet-0/0/runtime-0.log" in stale
-    assert {"2", "nodes"} == {name.split("/")[1] for name in names}
+    assert {"2", "nodes", "left"} == {name.split("/")[1] for name in names}
     assert "kubelet-0/nodes/kubelet-0-0/faults" in names
     assert "0" == str(pod["status"]["containerStatuses"][0]["restartCount"])
     assert running(pod)
