@@ -16,6 +16,7 @@ import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.comparison import comparison_of
@@ -40,7 +41,7 @@ Examples:
   keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
     --record runs/exclusion.jsonl -o markdown""",
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=SCENARIO)
 @click.option("--arm", "arms", multiple=True, required=True, metavar="NAME:SWITCH=VALUE[,…]", help="an alternative")
 @click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")

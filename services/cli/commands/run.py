@@ -10,6 +10,7 @@ from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.results import show_result
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
@@ -29,7 +30,7 @@ Examples:
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
