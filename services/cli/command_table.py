@@ -56,6 +56,10 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     ),
     "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
+    "Set up": (
+        Row("doctor", "Check what keplab needs of this machine"),
+        Row("completion", "Print the script that completes commands in a shell"),
+    ),
 }
 
 COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row in rows}

@@ -71,12 +71,10 @@ class ScenarioType(click.Path):
         return super().convert(str(found), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so, and have the shell add files."""
-        known = names().items() if "/" not in incomplete else ()
-        found = [
-            CompletionItem(name, help=title) for name, title in known if incomplete and name.startswith(incomplete)
-        ]
-        return [*found, CompletionItem(incomplete, type="file")]
+        """Return the names that begin so; where none does, the shell completes files."""
+        known = names().items() if incomplete and "/" not in incomplete else ()
+        found = [CompletionItem(name, help=title) for name, title in known if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
 
 
 SCENARIO = ScenarioType()

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from services.api.switches import SwitchError, Switches
+from services.cli import completing
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.results import show_result
@@ -33,7 +34,14 @@ Examples:
 @click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="set a switch; see `keplab switches`",
+)
 @click.option(
     "--engine",
     type=click.Choice(["memory", "sqlite", "etcd"]),
