@@ -366,4 +366,5 @@ def _result(
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
+        forbidden=auditor.forbidden,
     )
