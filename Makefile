@@ -10,7 +10,7 @@ SEED ?= 0
 WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench soak mutants seeds crash repeats watch-links fuzz compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,6 +76,13 @@ fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 1
 watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour
 	KEPLAB_RESTARTS=200 KEPLAB_IDLE_WATCH_S=600 nice -n 10 $(BIN)/pytest tests/process/test_watch_restarts.py tests/process/test_watch_links.py
 
+docs: $(READY) ## the site of documents, into build/docs, which opens from disk; a warning or a link that leads nowhere is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -c docs -d build/doctrees . build/docs
+	@echo "open build/docs/index.html"
+
+links: $(READY) ## try every address elsewhere that documents name (needs a network)
+	$(BIN)/python -m sphinx -q -b linkcheck -c docs -d build/doctrees . build/links
+
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short
 
@@ -87,4 +94,4 @@ protos: $(READY) ## regenerate the wire's stubs
 	$(BIN)/python -m protos
 
 clean: ## remove what was installed and left behind
-	rm -rf $(VENV) .keplab runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .keplab runs build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

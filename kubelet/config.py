@@ -1,6 +1,6 @@
 """The settings of a kubelet host: which nodes it emulates, what they consist of, how long things take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,10 @@ class KubeletConfig(CommonConfig):
     cpu: str = setting("8", "CPUs of each of these nodes")
     memory: str = setting("32Gi", "memory of each of these nodes")
     pods: int = setting(110, "most pods on each of these nodes")
+    slot: str = setting("", "the nodes are named after this: SLOT-0 and so on; for one of several alike hosts")
+    slots: str = setting(
+        "", "claim the first free one of the slots PREFIX0, PREFIX1 and so on by a Lease, and name the nodes after it"
+    )
     zones: int = setting(0, "spread these nodes over so many zones; 0: no zone labels")
     nodes_file: str = setting("", "JSON list of node definitions, in addition")
     definitions: tuple[NodeDefinition, ...] = setting((), "a node definition as JSON, in addition; may be repeated")
@@ -58,6 +62,31 @@ class KubeletConfig(CommonConfig):
         "conditions",
         "Events about nodes: of conditions, or also of cordons and of limits, for which each node is watched",
     )
+
+    def in_slot(self, slot: str) -> "KubeletConfig":
+        """Return the configuration of the host that has this slot: its nodes are defined one by one, so that what
+        follows from a node's name, its pod network for example, differs between hosts."""
+        equal = replace(self, name_prefix=f"{slot}-", first=0, nodes_file="", definitions=())
+        return replace(self, slot="", slots="", nodes=0, definitions=equal.node_definitions())
+
+    def check_slots(self) -> None:
+        """Raise StartError when a slot is asked for in two ways, or of nodes that have names already."""
+        if not self.slot and not self.slots:
+            return
+        asked, other = ("--slot", self.slot) if self.slot else ("--slots", self.slots)
+        named = {
+            "--slots": self.slots if self.slot else "",
+            "--nodes-file": self.nodes_file,
+            "--definitions": "".join(str(given) for given in self.definitions),
+            "--first": str(self.first or ""),
+        }
+        for flag, value in named.items():
+            if value:
+                raise StartError(
+                    f"{asked} {other} names the nodes; {flag} {value[:60]} would name them, too", EXIT_USAGE
+                )
+        if not self.nodes:
+            raise StartError(f"{asked} {other} without --nodes: the slot has no node", EXIT_USAGE)
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
+from kubelet.agent.slot import SlotDisk, Slots, SlotTransport, leave
 from kubelet.agent.streams import Streams
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
@@ -21,11 +24,20 @@ from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
 from services.api.meta import Document, Key
 from services.api.seams import Seams
+from services.client.lease_record import Terms
+from services.client.leases import Elector, LeadershipLost
 from services.runtime.components import API_SERVER_AS_CLIENT
-from services.runtime.config import EXIT_USAGE, StartError
+from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
 from services.runtime.health import HealthServer, HttpRequest, HttpResponse
 from services.runtime.serving_tls import ServingTls, identity_of_peer
+
+ROUTES: Final = (
+    "/containerLogs/{namespace}/{pod}/{container}",
+    "/podResources/{node}",
+    "/draDrivers",
+    "/explain/{namespace}/{pod}",
+)
 
 
 class KubeletProcess:
@@ -107,12 +119,8 @@ class KubeletProcess:
 
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
         """Return what the process serves besides its health: container logs, who has which devices, and drivers."""
-        return [
-            ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self._run_of, self.host.clock).answer),
-            ("/podResources/{node}", self._pod_resources),
-            ("/draDrivers", self._dra_drivers),
-            ("/explain/{namespace}/{pod}", self._explain),
-        ]
+        logs = ContainerLogs(self._run_of, self.host.clock).answer
+        return list(zip(ROUTES, (logs, self._pod_resources, self._dra_drivers, self._explain), strict=True))
 
     def explain(self, key: Key) -> Document | None:
         """Return what the claims of a pod wait for on its node, None for a pod that is not here or does not wait."""
@@ -177,8 +185,16 @@ def endpoint_tls(config: KubeletConfig) -> ServingTls:
     return ServingTls(*map(Path, files), endpoint="the kubelet's endpoint")
 
 
-def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
+def build(config: KubeletConfig, seams: Seams) -> "KubeletProcess | KubeletInSlot":
     """Return a host of the nodes the configuration names. Raises: StartError."""
+    config.check_slots()
+    if config.slots:
+        config.in_slot(config.slots)  # what is wrong with the nodes is said before there is a slot
+        return KubeletInSlot(config, seams)
+    return _build(config.in_slot(config.slot) if config.slot else config, seams)
+
+
+def _build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
     try:
         definitions = tuple(settled(node, seams.switches) for node in config.node_definitions())
     except ValueError as error:
@@ -187,3 +203,77 @@ def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:
     host.make = lambda place: Agent(host, definitions[place], place)
     host.agents += (host.make(place) for place in range(len(definitions)))
     return KubeletProcess(host)
+
+
+class KubeletInSlot:
+    """A kubelet host that has to claim a slot first, and hosts nodes for as long as it has it."""
+
+    def __init__(self, config: KubeletConfig, seams: Seams) -> None:
+        self._config, self._seams = config, seams
+        self._process: KubeletProcess | None = None
+        self.slot = ""
+        """Empty: none yet."""
+
+    async def run(self) -> None:
+        """Host the nodes of a slot until cancelled; then the slot is free at once. Raises: StartError, also when the
+        slot is another's."""
+        seams = self._seams
+        holding = await Slots(seams, self._config.slots, self._config.name, Terms()).claim()
+        keeping = asyncio.create_task(holding.hold(until_taken=True))
+        hosting = asyncio.create_task(self._host(holding))
+        try:
+            await asyncio.wait((keeping, hosting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # In this order: whoever has the slot next finds that nothing is written any more.
+            hosting.cancel()
+            await asyncio.gather(hosting, return_exceptions=True)
+            if not keeping.done():
+                await leave(seams.disk, holding)
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        try:
+            for task in (keeping, hosting):
+                if not task.cancelled():
+                    task.result()
+        except LeadershipLost as error:
+            raise StartError(f"the slot {self.slot} is another's: {error}", EXIT_DEPOSED) from None
+
+    async def _host(self, holding: Elector) -> None:
+        slot, seams = holding.lease.name, self._seams
+        disk = SlotDisk(seams.disk, slot, holding.transitions)
+        await disk.take_over()
+        transport = SlotTransport(seams.transport, holding, seams.clock)
+        process = _build(self._config.in_slot(slot), replace(seams, disk=disk, transport=transport))
+        self._process, self.slot = process, slot
+        await process.run()
+
+    @property
+    def agents(self) -> list[Agent]:
+        """The nodes; none before there is a slot."""
+        return self._process.agents if self._process is not None else []
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a slot, and every node of it is registered and knows its pods."""
+        return self._process is not None and self._process.is_ready
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges of all nodes together, upstream names."""
+        return self._process.metrics() if self._process is not None else {}
+
+    def certificates(self) -> list[dict[str, str]]:
+        """Return which certificate the endpoint uses at present."""
+        return self._process.certificates() if self._process is not None else []
+
+    def configz(self) -> dict[str, str]:
+        """Return which slot this is."""
+        return {"slot": self.slot}
+
+    def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
+        """Return what the process serves besides its health, once there are nodes."""
+        return [(path, partial(self._answer, place)) for place, path in enumerate(ROUTES)]
+
+    def _answer(self, place: int, request: HttpRequest) -> HttpResponse:
+        if self._process is None:
+            return 503, "text/plain", b"this host has no slot yet\n"
+        return self._process.http_routes()[place][1](request)

@@ -13,4 +13,5 @@ class SchedulerConfig(LeaderElectionConfig):
     config: str = setting("", "KubeSchedulerConfiguration file: profiles, plugins and their arguments, extenders")
     plugin: tuple[str, ...] = setting((), "a plugin that --config may name, module:ATTRIBUTE; may be repeated")
     scheduler_name: str = setting("default-scheduler", "pods with this spec.schedulerName are ours")
+    queue_moves: bool = setting(False, "write to the event log each pool of the queue that a pod enters")
     binds_in_flight_max: int = setting(512, "binds on their way at once; further cycles wait")

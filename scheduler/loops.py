@@ -161,7 +161,8 @@ class Scheduler:
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
         records = self._record_writer.records if self._record_writer is not None else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
+        pods = clients.pods.lister
+        self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys)
         self._crash = ""
         self._ready = False
         handle_change = self._held_changes.handle
@@ -229,6 +230,8 @@ class Scheduler:
                     group.create_task(self._advertise(name))
             self._ready = True
             await self._leadership.begin(group)
+            if self._config.queue_moves:
+                self._record_moves()
             group.create_task(self._clients.recorder.run())
             group.create_task(self._clients.dispatcher.run())
             group.create_task(self._releaser.run())
@@ -238,6 +241,13 @@ class Scheduler:
             if self._resizes is not None:
                 self._resizes.begin()
             await self._schedule_loop(group)
+
+    def _record_moves(self) -> None:
+        """Write where each pod stands in the queue, and from now on when it moves; a standby's queue says nothing."""
+        queue, recorder = self._core.queue, self._recorder
+        for queued in queue.all():
+            recorder.move(queued, queued.pool)
+        queue.on_move = recorder.move
 
     async def _clear_nominations(self) -> None:
         """Clear nominations to nodes that do not exist, again and again until that is written."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.calls import StatusPatch
+from scheduler.queue.queued_pod import Pool, QueuedPod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
 from services.api.resources import resource_of_view, resources
@@ -75,6 +76,12 @@ class SchedulerRecorder:
         """Write to the event log what PreEnqueue said of the pod."""
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
         self.events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
+
+    def move(self, queued: QueuedPod, pool: Pool) -> None:
+        """Write to the event log that the pod has entered a pool of the queue; empty: that it left the queue."""
+        info = queued.info
+        obj = ("Pod", info.key.namespace, info.key.name, info.uid)
+        self.events.write("sched.moved", obj=obj, data={"pool": pool})
 
     def line(
         self,

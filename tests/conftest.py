@@ -15,6 +15,14 @@ settings.register_profile("keplab", deadline=None, derandomize=True, suppress_he
 settings.load_profile("keplab")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _runs_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests run leaves no records where they were begun; the processes that they start inherit that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEPLAB_RUNS", str(tmp_path_factory.mktemp("runs")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:
     """No test's log lines go where an earlier one had its own."""
@@ -23,7 +31,7 @@ def _logs_of_its_own() -> Iterator[None]:
         structlog.reset_defaults()
         for module in list(sys.modules.values()):
             # A logger that was set up for good (`logs.set_up`) keeps the stream of its first line, which is closed now.
-            if isinstance(log := getattr(module, "log", None), BoundLoggerLazyProxy):
+            if isinstance(log := getattr(module, "__dict__", {}).get("log"), BoundLoggerLazyProxy):
                 vars(log).pop("bind", None)
 
 

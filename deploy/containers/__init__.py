@@ -1,1 +1,1 @@
-"""What only containers need: their health check, and a kubelet host that is named after its container."""
+"""What only containers need: their health check."""

@@ -46,6 +46,53 @@ def load_all(text: str) -> Iterator[Any]:
         raise ValueError(_error_text(error)) from None
 
 
+class YamlError(ValueError):
+    """Malformed YAML: the `line` from 0, and what the `problem` is."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line + 1}: {problem}")
+        self.line, self.problem = line, problem
+
+
+Path = tuple[str, ...]
+
+
+def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
+    """Yield each document with the lines of its fields, from 0, by path: keys and places in lists, as texts. The empty
+    path is the document. Raises: YamlError where one is malformed or says a thing twice."""
+    loader = _OnceLoader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            lines: dict[Path, int] = {}
+            _locate(node, (), lines, set())
+            yield loader.construct_document(node), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        if "\\t" in problem or " tab " in problem:
+            problem = "a tab; YAML is indented with spaces"
+        raise YamlError(mark.line if mark is not None else 0, problem) from None
+    finally:
+        loader.dispose()
+
+
+def _locate(node: yaml.Node, path: Path, lines: dict[Path, int], above: set[int]) -> None:
+    if id(node) in above:
+        raise YamlError(node.start_mark.line, "an alias stands within what it names")
+    lines.setdefault(path, node.start_mark.line)
+    above.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            below = (*path, str(key.value))
+            lines[below] = key.start_mark.line
+            _locate(value, below, lines, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            _locate(value, (*path, str(number)), lines, above)
+    above.discard(id(node))
+
+
 def dump(value: Any) -> str:
     """Return block-style YAML with sorted keys; a list is not indented below its key."""
     text: str = yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 16)

@@ -73,6 +73,10 @@ class Decisions:
         """Return the pod's last decision."""
         return self._by_key.get(key)
 
+    def keys(self) -> list[Key]:
+        """Return the pods that a decision is remembered of."""
+        return list(self._by_key)
+
 
 @dataclass(slots=True)
 class Attempt:

@@ -4,7 +4,7 @@ What was decided comes from the decision record; what holds now (pool, events th
 that would make it fit) is looked up at the moment of asking. Asking changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,12 +33,18 @@ class HttpRequest(Protocol):
 
 @dataclass
 class Explainer:
-    """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
+    """`pod_of` reads the informer's copy, `pod_keys` names all of them; `now` is monotonic seconds."""
 
     core: Core
     pod_of: Callable[[Key], Pod | None]
     now: Callable[[], float]
     records: SimulatorRecords | None = None
+    pod_keys: Callable[[], Iterable[Key]] = tuple
+
+    def pods(self) -> list[str]:
+        """Return every pod that `pod` answers about, as `namespace/name`, in order; also some that are gone."""
+        queued = {each.key for each in self.core.queue.all()}
+        return sorted(map(str, {*self.pod_keys(), *queued, *self.core.decisions.keys()}))
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
@@ -127,7 +133,7 @@ class Explainer:
         }
 
     def routes(self) -> list[tuple[str, Any]]:
-        """Serve `/explain/queue` and `/explain/<namespace>/<pod>` as JSON."""
+        """Serve `/explain/queue`, `/explain/pods` and `/explain/<namespace>/<pod>` as JSON."""
 
         def queue(request: HttpRequest) -> tuple[int, str, bytes]:
             return 200, "application/json", msgspec.json.encode(self.queue())
@@ -139,7 +145,10 @@ class Explainer:
                 return 404, "text/plain", f"pod {key} is not known to this scheduler\n".encode()
             return 200, "application/json", msgspec.json.encode(found)
 
-        return [("/explain/queue", queue), ("/explain/{namespace}/{name}", pod)]
+        def pods(request: HttpRequest) -> tuple[int, str, bytes]:
+            return 200, "application/json", msgspec.json.encode({"pods": self.pods()})
+
+        return [("/explain/queue", queue), ("/explain/pods", pods), ("/explain/{namespace}/{name}", pod)]
 
 
 def _uid(decision: Decision | None, queued: QueuedPod | None, live: Pod | None) -> str:

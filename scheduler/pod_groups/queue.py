@@ -102,6 +102,10 @@ class GroupedQueue(SchedulingQueue):
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
             self.on_gate(each, status, now)
 
+    def _moved(self, queued: QueuedPod, pool: Pool) -> None:
+        for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
+            super()._moved(each, pool)
+
     def get(self, key: Key) -> QueuedPod | None:
         """Return the queued (or in-flight) pod of that key; a member leads to its group."""
         member = self._members.get(key)
@@ -199,6 +203,7 @@ class GroupedQueue(SchedulingQueue):
             self._take_in(entity)
         else:
             _members_of(entity)[member.uid] = member
+            self._moved(member, entity.pool)
         member.pool = Pool.NONE
         return entity
 
@@ -239,6 +244,7 @@ class GroupedQueue(SchedulingQueue):
     def _part(self, member: QueuedPod) -> None:
         entity = self._entity(member)
         del self._members[member.key], self._member_keys[member.uid]
+        self._moved(member, Pool.NONE)
         member.pool = Pool.NONE
         if entity is not None:
             _members_of(entity).pop(member.uid)

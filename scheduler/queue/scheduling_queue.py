@@ -54,7 +54,8 @@ PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 class SchedulingQueue:
     """`pre_enqueue(pod, plugin to ask first)` gates; `registrations_by_profile` are hints by schedulerName and plugin.
 
-    `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes.
+    `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes;
+    `on_move(pod, pool)`, if anything is, when a pod enters a pool, and with Pool.NONE when it leaves the queue.
     """
 
     sort_key: Callable[[PodInfo, float], tuple[float, ...]]
@@ -65,6 +66,7 @@ class SchedulingQueue:
     pop_from_backoff: bool = True
     nominator: Nominator = field(default_factory=Nominator)
     on_gate: Callable[[QueuedPod, Status, float], None] = lambda queued, status, now: None
+    on_move: Callable[[QueuedPod, Pool], None] | None = None
 
     def __post_init__(self) -> None:
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
@@ -193,6 +195,7 @@ class SchedulingQueue:
         if queued is not None:
             self._keys.pop(queued.uid, None)
             self._leave(queued)
+            self._moved(queued, Pool.NONE)
             self.done(queued.uid)
             self.nominator.remove(queued.uid)
             if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
@@ -231,6 +234,7 @@ class SchedulingQueue:
         self.done(queued.uid)
         if self._pods.get(queued.key) is queued:
             self._leave(queued)
+            self._moved(queued, Pool.NONE)
             del self._pods[queued.key], self._keys[queued.uid]
 
     def add_unschedulable(
@@ -416,6 +420,11 @@ class SchedulingQueue:
         queued.ticket = self._tickets
         queued.pool = pool
         self.pools[pool] += 1
+        self._moved(queued, pool)
+
+    def _moved(self, queued: QueuedPod, pool: Pool) -> None:
+        if self.on_move is not None:
+            self.on_move(queued, pool)
 
     def _leave(self, queued: QueuedPod) -> None:
         if queued.pool in PARKED:

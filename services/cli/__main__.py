@@ -1,14 +1,12 @@
-"""`keplab COMMAND`: finds the command's file, runs it, and turns how it ended into an exit code.
+"""`keplab COMMAND`: finds the command in the table, runs it, and turns how it ended into an exit code.
 
 0 all well; 1 an expectation, invariant or goal failed; 2 wrong usage or bad input; 3 the mesh could not
 start; 130 interrupted, by Ctrl-C or SIGTERM.
 """
 
 import errno
-import importlib
 import logging
 import os
-import pkgutil
 import signal
 import sys
 import warnings
@@ -18,7 +16,8 @@ from typing import NoReturn
 import click
 
 from services.api.switches import SwitchError
-from services.cli import commands
+from services.cli.command_table import SECTIONS
+from services.cli.groups import WIDTH_MAX, TableGroup
 from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.runtime.config import MeshError
 
@@ -29,18 +28,14 @@ class _OutputLostError(Exception):
     """What was to be printed cannot be; `args[0]` is the OSError."""
 
 
-class _Folder(click.Group):
-    """A group whose commands are the files of a folder; only the one that is asked for is imported."""
+class _Commands(TableGroup):
+    """The commands, and what is shown before them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(commands.__path__))
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
-        command = getattr(module, "COMMAND", None)
-        return command if isinstance(command, click.Command) else None
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what to begin with, then the table."""
+        with formatter.section("Start with"):
+            formatter.write_dl(START, col_max=40)
+        super().format_commands(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, and print all that it has said. Raises: _OutputLostError; an OSError of a closed pipe would
@@ -55,32 +50,27 @@ class _Folder(click.Group):
         return code
 
 
-HELP = """\
-Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.
-
-\b
-Start with:
-  keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
-  keplab status ; keplab down
-  keplab scenarios             the scenarios shipped
-  keplab run FILE              run one, in virtual time or as processes
-  keplab compare FILE --arm …  the same scenario in several arms
-  keplab switches              every alternative
-"""
+COMPLETING = "_KEPLAB_COMPLETE"
+"""What a shell's script sets when it asks for completions."""
+START = (
+    ("keplab up --nodes 5", "a mesh on this machine, with a kubeconfig for kubectl"),
+    ("keplab status ; keplab down", "what runs, and its end"),
+    ("keplab scenarios", "the scenarios shipped"),
+    ("keplab run FILE", "run one, in virtual time or as processes"),
+    ("keplab compare FILE --arm …", "the same scenario in several arms"),
+    ("keplab switches", "every alternative"),
+)
 
 
 @click.command(
-    cls=_Folder,
-    help=HELP,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 110,
-        "color": False if os.environ.get("NO_COLOR") else None,
-    },
+    cls=_Commands,
+    sections=SECTIONS,
+    help="Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
 )
 @click.version_option(package_name="keplab", prog_name="keplab")
 def cli() -> None:
-    """Offer every command of the folder."""
+    """Offer every command of the table."""
     from services.telemetry import logs
 
     # Standard output belongs to the command; what libraries want to say goes beside it, in words.
@@ -89,8 +79,14 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one command."""
+    if COMPLETING in os.environ:
+        from services.cli import bash_completion
+
+        bash_completion.register()
     try:
-        code = cli.main(args=None if arguments is None else list(arguments), prog_name="keplab", standalone_mode=False)
+        words = None if arguments is None else list(arguments)
+        color = False if os.environ.get("NO_COLOR") else None
+        code = cli.main(args=words, prog_name="keplab", standalone_mode=False, color=color)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         return EXIT_USAGE

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
+from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,8 +14,15 @@ from rich.table import Table
 
 from services.scenarios.observer import Observer
 
+NARROW = 60
+"""Below so many columns the live view has no frame and short headings."""
+
 
 class _Console(Console):
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print, wrapped between words; a name that is wider than the terminal stays whole."""
+        super().print(*objects, **{"overflow": "ignore", "crop": False, **how})
+
     def on_broken_pipe(self) -> None:
         """Let the command line find the exit code; rich itself would end with that of a failed expectation."""
         self.quiet = True
@@ -70,9 +79,17 @@ class PodsView:
         minute_ago = next((s for s in samples if s.at_s >= last.at_s - 60.0), last)
         span = max(last.at_s - minute_ago.at_s, 1e-9)
         rate = 60.0 * (last.failed_total - minute_ago.failed_total) / span if span > 1.0 else 0.0
-        table = Table(title=f"{self._title}   {last.at_s:6.1f} s   {line[:70]}", title_justify="left")
-        for column in ("node", "Pending", "Running", "Failed", "unbound from here"):
-            table.add_column(column, justify="left" if column == "node" else "right")
+        is_narrow = console.width < NARROW
+        line_width = max(console.width - len(self._title) - 14, 0)
+        table = Table(
+            title=f"{self._title}   {last.at_s:6.1f} s   {line[: min(line_width, 70)]}",
+            title_justify="left",
+            title_style="",
+            padding=(0, 1, 0, 0) if is_narrow else (0, 1),
+            box=None if is_narrow else HEAVY_HEAD,
+        )
+        for column in ("node", "Pending", "Running", "Failed", "unbound" if is_narrow else "unbound from here"):
+            table.add_column(column, justify="left" if column == "node" else "right", no_wrap=True)
         nodes: dict[str, list[int]] = {}
         for pod in observer.history.pods.values():
             for node in pod.nodes[: pod.unbinds]:
@@ -83,5 +100,11 @@ class PodsView:
         for node, counts in sorted(nodes.items())[:20]:
             table.add_row(node, *(str(c) if c else "·" for c in counts))
         table.add_section()
-        table.add_row("all", str(last.pending), str(last.running), f"{last.failed}  ({rate:.0f}/min)", "")
+        table.add_row(
+            "all",
+            str(last.pending),
+            str(last.running),
+            str(last.failed) + ("" if is_narrow else f"  ({rate:.0f}/min)"),
+            "",
+        )
         return table

@@ -1,5 +1,6 @@
 """How commands speak: tables and colour on a terminal, plain lines when piped, one document with `-o json`."""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ import msgspec
 
 from services.api.idle_switches import remarks
 from services.api.switches import Switches
+from services.cli import completing
+from services.cli.tables import fitted, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,6 +80,7 @@ def set_option(command: F) -> F:
         "assignments",
         multiple=True,
         metavar="NAME=VALUE",
+        shell_complete=completing.assignments,
         help="set a switch; may be repeated (`keplab switches` lists them)",
     )(command)
 
@@ -86,26 +90,24 @@ def print_json(document: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, texts: int | None = None) -> None:
-    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped. `texts`: the first so many
-    columns are texts, the rest figures, set to the right; None: all are texts."""
+def terminal_width() -> int:
+    """Return how wide standard output is: the terminal's columns, as COLUMNS says where it is set."""
+    return shutil.get_terminal_size().columns
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, texts: int | None = None, spare: Sequence[str] = ()
+) -> None:
+    """Print rows: on a terminal a table that fits it, or blocks; when piped aligned columns, whole.
+
+    `texts`: the first so many columns are texts, the rest figures, set to the right; None: all are texts. `spare`:
+    columns that a terminal goes without when the table would not fit.
+    """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     is_text = [texts is None or i < texts for i in range(len(columns))]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column, left in zip(columns, is_text, strict=True):
-            table.add_column(column, overflow="fold", justify="left" if left else "right")
-        for row in cells:
-            table.add_row(*row)
-        Console(highlight=False).print(table)
+    if not sys.stdout.isatty():
+        for line in plain(columns, cells, is_text):
+            click.echo(line)
         return
-    lines = [list(columns), *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for row in lines:
-        placed = zip(row, widths, is_text, strict=True)
-        click.echo(
-            "   ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in placed).rstrip()
-        )
+    for line, is_heading in fitted(columns, cells, is_text, terminal_width(), spare):
+        click.echo(click.style(line, bold=True) if is_heading else line)

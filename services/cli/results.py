@@ -1,32 +1,51 @@
 """What a run showed, for people."""
 
 from services.cli.live import console
+from services.cli.tables import hanging
 from services.scenarios.result import RunResult
 
+SIGN_WIDTH = 4
 
-def show_result(result: RunResult, title: str) -> None:
-    """Print the judgements, violations and figures of a run."""
+
+def show_result(result: RunResult, title: str, run: str = "") -> None:
+    """Print the judgements, violations and figures of a run; `run`: its id, if there is a record of it."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
         sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"
-        console.print(f"  {sign} {judgement.at_s:8.3f} s  ", end="")
-        console.print(f"{judgement.text}   ({judgement.seen})", markup=False)
+        print_judged(f"  {sign} ", f"{judgement.at_s:8.3f} s  ", f"{judgement.text}   ({judgement.seen})")
     for violation in result.violations[:20]:
         what = f"{violation.invariant} at {violation.at:.3f} s {', '.join(violation.objects)}: {violation.detail}"
-        console.print("  [red]✗[/] ", end="")
-        console.print(what, markup=False)
+        print_judged("  [red]✗[/] ", "", what)
     if result.violation_count > 20:
         console.print(f"  … {result.violation_count - 20} more violations")
     if result.error:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
+    for measure in result.stated:
+        value = result.measures[measure.name]
+        if (why := result.measure_errors.get(measure.name)) is not None:
+            print_judged("  [yellow]![/] ", "", why)
+        else:
+            shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
+            print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
+    for what, count in result.forbidden.items():
+        print_judged("  [yellow]![/] ", "", f"Forbidden, {count} times: {what}")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}, "
-        f"{result.lines} event lines, digest {result.digest[:16]}",
+        f"{result.lines} event lines, digest {result.digest[:16]}" + (f", run {run}" if run else ""),
         markup=False,
     )
+
+
+def print_judged(sign: str, first: str, text: str) -> None:
+    """Print a sign and a text; on a terminal it is wrapped between words, and goes on under its beginning."""
+    width = SIGN_WIDTH + len(first)
+    lines = hanging(" " * SIGN_WIDTH + first, text, console.width, indent=min(width, SIGN_WIDTH + 2))
+    shown = lines[SIGN_WIDTH:] if console.is_terminal else first + text
+    console.print(sign, end="")
+    console.print(shown, markup=False, soft_wrap=True)

@@ -1,13 +1,18 @@
 """What `keplab run --seeds` and `keplab chaos` share: many runs with a progress bar, and what to print of them."""
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from services.cli.live import progress_bar
 from services.cli.output import F, print_table
+from services.scenarios.observer import Observer
 from services.scenarios.sweep import Job, Outcome, run_jobs
 
 SHOWN_MAX = 20
@@ -73,3 +78,83 @@ def show(outcomes: Sequence[Outcome], what: str) -> None:
     faults = sum(o.fault_count for o in outcomes)
     with_faults = f", {faults} faults" if faults else ""
     click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} {what} passed{with_faults}{speed}")
+
+
+def workers_of(workers: int, runs: int) -> int:
+    """Return how many workers there will be: those asked for (0: as many as cores), and none without a run."""
+    return max(1, min(workers or os.cpu_count() or 1, runs))
+
+
+class RunsBar:
+    """Runs done, those that failed, the time left: a bar where standard error is a terminal, else a line now and then.
+
+    It writes to standard error, so that what is printed can be piped. `is_alone`: nothing but a document is printed, so
+    a pipe gets no lines either."""
+
+    LINE_EVERY_S = 10.0
+
+    def __init__(self, total: int, *, done: int = 0, is_alone: bool = True) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._total, self._done, self._known, self._failed = total, done, done, 0
+        self._has_lines = is_alone and not self._console.is_terminal
+        self._began_s = self._printed_s = time.perf_counter()
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+        self._bar = Progress(
+            TextColumn("runs"),
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=total, completed=done, note="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, *, is_failed: bool) -> None:
+        """Count a run."""
+        self._done += 1
+        self._failed += is_failed
+        self._bar.update(self._task, completed=self._done, note=self._note(""))
+        self._print("")
+
+    def following(self, name: str) -> Callable[[Observer, str], None]:
+        """Return what shows how one run goes that this process itself makes; a simulation guards all clocks but this
+        one."""
+
+        def progress(observer: Observer, _: str) -> None:
+            last = observer.history.samples[-1]
+            now = f"{name}, {last.at_s:.1f} s: pending {last.pending}, running {last.running}, failed {last.failed}"
+            self._bar.update(self._task, note=self._note(now))
+            self._print(now)
+
+        return progress
+
+    def _note(self, now: str) -> str:
+        failed = f"{self._failed} failed" if self._failed else ""
+        return "  ".join(filter(None, (failed, now)))
+
+    def _print(self, now: str) -> None:
+        at_s = time.perf_counter()
+        if not self._has_lines or at_s - self._printed_s < self.LINE_EVERY_S:
+            return
+        self._printed_s = at_s
+        made = self._done - self._known
+        left_s = (at_s - self._began_s) / made * (self._total - self._done) if made else None
+        left = f", about {duration_text(left_s)} left" if left_s is not None else ""
+        note = self._note(now)
+        click.echo(f"{self._done} of {self._total} runs{left}{'; ' if note else ''}{note}", err=True)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a stretch of time as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

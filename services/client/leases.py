@@ -1,12 +1,10 @@
 """Leader election by Lease: a hint that keeps replicas from doing the same work, not an exclusion.
 
 What excludes is the epoch: each acquisition raises `leaseTransitions`, leaders send it with every write,
-and the API server refuses writes of an older one (guarantees C11). Whether another's lease has run out
-is judged by our own monotonic clock since we saw it change, never by the times written in it.
+and the API server refuses writes of an older one (guarantees C11).
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -17,11 +15,10 @@ from services.api.seams import Clock, EventLog, Random
 from services.api.times import format_micro_time
 from services.api.wire import Api, LeaseEpoch
 from services.client.client import Client
+from services.client.lease_record import JITTER, LeaseRecord, Terms
 from services.telemetry.metrics import Metrics, gauge
 
 LEASES = "leases.coordination.k8s.io"
-JITTER = 1.2
-"""Waits are drawn between the retry period and this many times it, so that replicas drift apart."""
 RELEASE_MAX_S = 1.0
 
 log = structlog.get_logger()
@@ -29,61 +26,6 @@ log = structlog.get_logger()
 
 class LeadershipLost(Exception):
     """The lease is no longer ours: the process must end (controllers 1.1)."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """For how long a lease holds after a renewal, when its holder gives up renewing, how often it tries; seconds.
-
-    Upstream's defaults (`leaderElection` of a component's configuration). Invariant: `lease_s > renew_deadline_s >
-    retry_s * JITTER`, so that a leader ends before another begins.
-    """
-
-    lease_s: int = 15
-    renew_deadline_s: float = 10.0
-    retry_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not self.lease_s > self.renew_deadline_s > self.retry_s * JITTER > 0:
-            raise ValueError(
-                f"leader election wants lease duration > renew deadline > {JITTER:g} x retry period > 0, "
-                f"not {self.lease_s} s, {self.renew_deadline_s:g} s, {self.retry_s:g} s"
-            )
-
-
-@dataclass
-class LeaseRecord:
-    """What a candidate has seen of the lease, and whether it may take it. Pure.
-
-    Invariant: `seen_s` moves only when holder, renewal or transitions changed.
-    """
-
-    holder: str
-    seen: tuple[str, str, int] | None = None
-    seen_s: float = 0.0
-    duration_s: float = Terms.lease_s
-
-    def observe(self, lease: Document, now: float) -> None:
-        """Take a reading of the lease at monotonic `now`."""
-        spec = lease.get("spec") or {}
-        reading = (
-            str(spec.get("holderIdentity") or ""),
-            str(spec.get("renewTime") or ""),
-            int(spec.get("leaseTransitions") or 0),
-        )
-        if reading != self.seen:
-            self.seen, self.seen_s = reading, now
-        self.duration_s = float(spec.get("leaseDurationSeconds") or Terms.lease_s)
-
-    def may_take(self, now: float) -> bool:
-        """Whether the lease has no holder, was ours in an earlier life, or its holder has been silent too long.
-
-        A restarted process has its predecessor's name and need not wait for it: the raised epoch fences
-        whatever the predecessor still had under way.
-        """
-        if self.seen is None or self.seen[0] in ("", self.holder):
-            return True
-        return now - self.seen_s >= self.duration_s
 
 
 class Elector:
@@ -113,6 +55,18 @@ class Elector:
         self._deposed = asyncio.Event()
         self.transitions = 0
         self.is_leader = False
+        self.renewed_s = float("-inf")
+        """When the last renewal that the server took was sent: others count from no earlier time."""
+
+    @property
+    def record(self) -> LeaseRecord:
+        """What this candidate has seen of the lease."""
+        return self._record
+
+    @property
+    def terms(self) -> Terms:
+        """For how long the lease holds, and how often it is renewed."""
+        return self._terms
 
     @property
     def epoch(self) -> str:
@@ -136,26 +90,26 @@ class Elector:
         """Return the epoch once this process leads; at once when no other candidate does."""
         while True:
             try:
-                if await self._try():
-                    self.is_leader = True
-                    self._write("lease.acquire")
-                    log.info("lease.acquired", lease=str(self.lease), epoch=self.epoch)
+                now = self._clock.now()
+                found = await self.look(now)
+                if (found is None or self._record.may_take(now)) and await self.take(found):
                     return self.epoch
             except (ApiError, UnknownOutcome) as error:
                 log.warning("lease.failed", lease=str(self.lease), reason=str(error))
             await self._pause()
 
-    async def hold(self) -> None:
+    async def hold(self, *, until_taken: bool = False) -> None:
         """Renew until that fails for the renew deadline, another took over, or a write of ours was refused.
 
-        A process that ends in good order gives the lease up, so that the next leader need not wait for it to run
-        out. Raises: LeadershipLost, always.
+        `until_taken`: without the deadline, for a holder that does nothing in doubt (`renewed_s`) but need not end. A
+        process that ends in good order gives the lease up, so that the next leader need not wait for it to run out.
+        Raises: LeadershipLost, always.
         """
         renewed_s, reason = self._clock.now(), ""
         try:
             while not reason:
                 await self._pause()
-                renewed_s, reason = await self._renewed(renewed_s)
+                renewed_s, reason = await self._renewed(self._clock.now() if until_taken else renewed_s)
         except asyncio.CancelledError:
             await self._release()
             raise
@@ -170,7 +124,9 @@ class Elector:
         deadline_s = renewed_s + self._terms.renew_deadline_s
         try:
             async with asyncio.timeout(max(0.001, deadline_s - self._clock.now())):
+                sent_s = self._clock.now()
                 reason = await self._renew()
+                self.renewed_s = self.renewed_s if reason else sent_s
         except (ApiError, UnknownOutcome, TimeoutError) as error:
             if self._clock.now() >= deadline_s:
                 return renewed_s, f"not renewed for {self._terms.renew_deadline_s:g} s: {str(error) or 'no answer'}"
@@ -178,11 +134,21 @@ class Elector:
             return renewed_s, ""
         return self._clock.now(), reason
 
-    async def _try(self) -> bool:
-        now = self._clock.now()
+    async def look(self, now: float) -> Document | None:
+        """Return the lease as it is, None where there is none; `now`: the time before. Raises: ApiError,
+        UnknownOutcome."""
         try:
             lease = await self._client.get(LEASES, self.lease)
         except NotFound:
+            return None
+        self._record.observe(lease, now)
+        return lease
+
+    async def take(self, found: Document | None) -> bool:
+        """Write the lease as ours over what was found, and return whether that is what it is now; not when another
+        wrote since. Raises: ApiError, UnknownOutcome."""
+        sent_s = self._clock.now()
+        if found is None:
             # It was deleted; an earlier leader must not outrank us, so the count goes on.
             self.transitions = self._record.seen[2] + 1 if self._record.seen is not None else 0
             document = {
@@ -193,16 +159,15 @@ class Elector:
             }
             writing = self._client.create(LEASES, document)
         else:
-            self._record.observe(lease, now)
-            if not self._record.may_take(now):
-                return False
-            self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
-            lease["spec"] = self._spec(None)
-            writing = self._client.update(LEASES, self.lease, lease)
+            self.transitions = int((found.get("spec") or {}).get("leaseTransitions") or 0) + 1
+            writing = self._client.update(LEASES, self.lease, {**found, "spec": self._spec(None)})
         try:
             self._document = await writing
         except Conflict:
             return False
+        self.is_leader, self.renewed_s = True, sent_s
+        self._write("lease.acquire")
+        log.info("lease.acquired", lease=str(self.lease), epoch=self.epoch)
         return True
 
     async def _renew(self) -> str:

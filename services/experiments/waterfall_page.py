@@ -6,23 +6,17 @@ from a cluster, so all of them are escaped.
 
 from html import escape
 
-from services.experiments.style import head, ticks
+from services.experiments.axis import ticks
+from services.experiments.style import COMPONENTS, head, variables
 from services.scenarios.traces.waterfall import Row, Waterfall, label
 
-COLOURS = {
-    "apiserver": "#2b7a9e",
-    "scheduler": "#c9a227",
-    "kubelet": "#2f7d4f",
-    "controllers": "#8a4f9e",
-    "claim-controller": "#b4552d",
-}
-_OTHER = "#6b7280"
 _WIDTH, _NAMES, _RIGHT, _TOP, _LINE = 1180, 430, 110, 46, 20
-_STYLE = """
-text { font: 11px system-ui, sans-serif; fill: #6b7280; } .name { fill: #1c2430; } .axis { stroke: #d8d4c8; }
-.back { fill: #fbfaf7; } .head { font-weight: 600; font-size: 13px; fill: #1c2430; }
-@media (prefers-color-scheme: dark) { .back { fill: #16191d; } .name, .head { fill: #e7e5df; }
-  .axis { stroke: #3a3f46; } text { fill: #9aa0a8; } }
+_STYLE = f"""
+svg {{ {variables(is_dark=False)} }}
+@media (prefers-color-scheme: dark) {{ svg {{ {variables(is_dark=True)} }} }}
+text {{ font: 11px system-ui, sans-serif; fill: var(--soft); }} .name {{ fill: var(--ink); }}
+.axis {{ stroke: var(--line); }} .back {{ fill: var(--paper); }} .cut {{ stroke: var(--paper); stroke-width: 0.5; }}
+.head {{ font-weight: 600; font-size: 13px; fill: var(--ink); }}
 """
 
 
@@ -69,6 +63,10 @@ def _heading(fall: Waterfall) -> str:
     return f"pod {fall.pod.name}: {end} after {fall.total_ms:.3f} ms"
 
 
+def _colour(service: str) -> str:
+    return f"var(--{service if service in COMPONENTS else 'other'})"
+
+
 def _x(fall: Waterfall, at_ns: int) -> float:
     whole = max(fall.end_ns - fall.begin_ns, 1)
     return _NAMES + (_WIDTH - _NAMES - _RIGHT) * min(1.0, max(0.0, (at_ns - fall.begin_ns) / whole))
@@ -87,7 +85,7 @@ def _axis(fall: Waterfall, height: int) -> list[str]:
 def _bar(fall: Waterfall, row: Row, y: int) -> str:
     span = row.span
     left, right = _x(fall, span.start_ns), _x(fall, span.end_ns)
-    colour, strength = COLOURS.get(span.service, _OTHER), "1" if row.is_critical else "0.4"
+    colour, strength = _colour(span.service), "1" if row.is_critical else "0.4"
     name = label(span)
     width = max(12, (_NAMES - 16 - 12 * row.depth) // 6)
     shown = name if len(name) <= width else name[: width - 1] + "…"
@@ -97,7 +95,7 @@ def _bar(fall: Waterfall, row: Row, y: int) -> str:
         f"<g><title>{escape(tip)}</title>"
         f"<text class='name' x='{8 + 12 * row.depth}' y='{y + 13}' opacity='{strength}'>{escape(shown)}</text>"
         f"<rect x='{left:.1f}' y='{y + 4}' width='{max(right - left, 1.5):.1f}' height='{_LINE - 8}' rx='2' "
-        f"fill='{colour}' opacity='{strength}' />"
+        f"style='fill:{colour}' opacity='{strength}' />"
         f"<text x='{_WIDTH - 8}' y='{y + 13}' text-anchor='end'>{length:.2f} ms</text></g>"
     )
 
@@ -106,10 +104,10 @@ def _path(fall: Waterfall, y: int) -> list[str]:
     parts = [f"<text class='name' x='8' y='{y + 13}'>critical path</text>"]
     for piece in fall.critical_path:
         left, right = _x(fall, piece.start_ns), _x(fall, piece.end_ns)
-        colour = COLOURS.get(piece.what.partition(":")[0], _OTHER)
+        colour = _colour(piece.what.partition(":")[0])
         parts.append(
             f"<g><title>{escape(piece.what)}: {piece.ms:.3f} ms</title><rect x='{left:.1f}' y='{y}' "
-            f"width='{max(right - left, 0.5):.1f}' height='{_LINE - 4}' fill='{colour}' "
-            "stroke='#fbfaf7' stroke-width='0.5' /></g>"
+            f"width='{max(right - left, 0.5):.1f}' height='{_LINE - 4}' class='cut' "
+            f"style='fill:{colour}' /></g>"
         )
     return parts

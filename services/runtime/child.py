@@ -14,7 +14,7 @@ import structlog
 
 from services.api.errors import UNREADABLE
 from services.api.seams import Clock
-from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
+from services.runtime.components import MODULES, component_of
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
@@ -42,16 +42,6 @@ configuration."""
 LOG_READ_BYTES = 16384
 
 _OURS = str(Path(__file__).resolve().parents[2])
-_MODULES = {
-    "apiserver": "apiserver_fake",
-    "scheduler": "scheduler",
-    "controllers": "services.controllers",
-    CLAIM_CONTROLLER: "claim_controller",
-    DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
-    DRA_DRIVER: "kubelet.dra.emulated",
-    "etcd": "services.runtime.etcd_members",
-}
-
 _log = structlog.get_logger()
 
 
@@ -117,7 +107,7 @@ class Child:
         self.next_try_at = None
         self.ready_file.unlink(missing_ok=True)
         component = component_of(self.name)
-        module = _MODULES.get(component, component)
+        module = MODULES.get(component, component)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.

@@ -14,6 +14,18 @@ DRA_DRIVER: Final = "dra-driver"
 CLAIM_CONTROLLER: Final = "claim-controller"
 API_SERVER_AS_CLIENT: Final = KUBELET_CLIENT.user
 """Whom the API server's certificate names when it calls a kubelet."""
+MODULES: Final = {
+    "apiserver": "apiserver_fake",
+    "scheduler": "scheduler",
+    "controllers": "services.controllers",
+    CLAIM_CONTROLLER: "claim_controller",
+    "kubelet": "kubelet",
+    DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
+    DRA_DRIVER: "kubelet.dra.emulated",
+    "etcd": "services.runtime.etcd_members",
+    "credentials": "services.runtime.credentials",
+}
+"""What `python -m` runs for each component."""
 _WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
 """Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -88,7 +88,9 @@ class CommonConfig:
     seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")
     ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")
     die_with_parent: bool = setting(False, "end when the process that started this one ends")
-    faults_file: str = setting("", "what is wrong with this process's machine, JSON (docs/faults.md); empty: nothing")
+    faults_file: str = setting(
+        "", "what is wrong with this process's machine, JSON (docs/how-to/faults.md); empty: nothing"
+    )
 
     def budget(self) -> Budget:
         """Return how much each sort of file may take."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from services.api.meta import Key
 from services.api.seams import Seams
-from services.client.leases import Elector, Terms
+from services.client.lease_record import Terms
+from services.client.leases import Elector
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 NAMESPACE = "kube-system"

@@ -6,6 +6,7 @@ The lock is held as long as its holder lives, so no stale file can lie about it.
 import contextlib
 import fcntl
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.runtime import kernel
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
 from services.telemetry.pieces import make_private
 
@@ -27,6 +29,7 @@ SWITCHES_FILE = "switches.json"
 """In it: the switches of the mesh that ran last, NAME=VALUE, for whoever goes on from its store."""
 FOLDERS = (
     "apiserver",
+    "audit",
     "credentials",
     "dra-driver",
     "etcd",
@@ -113,6 +116,27 @@ def discard_lock(data_dir: Path, *, is_new: bool) -> None:
             data_dir.rmdir()
 
 
+def purge(data_dir: Path) -> list[str]:
+    """Remove what a mesh has put into its directory, and the directory when nothing else is in it; return the names of
+    what is left, which is others'. Nothing is removed where no mesh ever ran. Raises: AlreadyRunning, OSError."""
+    if not (data_dir / LOCK_FILE).exists():
+        return sorted(path.name for path in data_dir.iterdir()) if data_dir.is_dir() else []
+    fd = lock(data_dir)  # no mesh may begin meanwhile
+    try:
+        for path in [path for path in data_dir.iterdir() if path.name.partition(".")[0] in NAMES]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK_FILE:
+                path.unlink(missing_ok=True)
+        (data_dir / LOCK_FILE).unlink()
+    finally:
+        os.close(fd)
+    left = sorted(path.name for path in data_dir.iterdir())
+    if not left:
+        data_dir.rmdir()
+    return left
+
+
 def hold(folder: Path, what: str) -> int:
     """Return the descriptor that holds a process's own directory as long as it lives. Raises: StartError when another
     process has it, by what is said of it; OSError."""
@@ -152,12 +176,8 @@ def is_alive(pid: int) -> bool:
 
 def parent_of(pid: int) -> int:
     """Return which process started that one; -1 when it does not run, or only has not been collected yet."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return -1
-    state, parent = text.rpartition(")")[2].split()[:2]
-    return -1 if state == "Z" else int(parent)
+    found = kernel.state_and_parent(pid)
+    return -1 if found is None or found[0] == "Z" else found[1]
 
 
 def read_state(data_dir: Path) -> dict[str, Any] | None:

@@ -5,34 +5,50 @@ It watches as an administrator over a link without latency, so what it sees is w
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import AnyObject, Document, View
 from services.api.resources import resources
 from services.api.seams import Clock, Random
 from services.api.wire import Api
 from services.client.informer import Informer
 from services.reconcile.controller import Change
+from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
+from services.scenarios.measures.placement import Placement
+from services.scenarios.measures.recorded import Recorded
 
 LEASES = "leases.coordination.k8s.io"
 POD_GROUPS = "podgroups.scheduling.k8s.io"
 RESOURCES = tuple(
     name for name, each in resources().items() if name not in ("secrets", DEFINITIONS) and not each.is_of_clients
 )
-VIEWS: dict[str, type[View]] = {"pods": Pod, POD_GROUPS: PodGroup}
+SLICES = "resourceslices.resource.k8s.io"
+VIEWS: dict[str, type[View]] = {
+    "pods": Pod,
+    "nodes": Node,
+    POD_GROUPS: PodGroup,
+    CLAIMS: ResourceClaim,
+    SLICES: ResourceSlice,
+}
 NAMESPACES = {LEASES: "kube-system"}
 """What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
 
 
 class Observer:
-    """Implements `expectation.World`; call `on_change` to hear that something changed."""
+    """Implements `expectation.World`; call `on_change` to hear that something changed. `recorded`: what a scenario's
+    own measures read."""
 
-    def __init__(self, api: Api, clock: Clock, random: Random) -> None:
-        self.history = History()
+    def __init__(self, api: Api, clock: Clock, random: Random, recorded: Recorded | None = None) -> None:
+        self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
+        self.recorded = recorded if recorded is not None else Recorded()
         self.started_s = clock.now()
         self._clock = clock
         self._informers: dict[str, Informer[Any]] = {}
@@ -48,12 +64,23 @@ class Observer:
 
     def _handler(self, resource: str) -> Callable[[Change[Any]], None]:
         created = self._created[resource]
+        is_recorded = resource in self.recorded.followed
 
         def on_change(change: Change[Any]) -> None:
             meta = change.object.metadata
             created.setdefault(meta.uid, meta.name)
+            if is_recorded:
+                document = partial(self._informers[resource].lister.document, meta.key)
+                self.recorded.observe(resource, meta.uid, self.now_s, document, is_gone=change.new is None)
             if resource == "pods":
                 self.history.observe(change, self.now_s)
+                self.placement.on_pod(change, self.now_s)
+            elif resource == "nodes":
+                self.placement.on_node(change, self.now_s)
+            elif resource == SLICES:
+                self.device_use.on_slice(change, self.now_s)
+            elif resource == CLAIMS:
+                self.device_use.on_claim(change, self.now_s)
             elif resource == POD_GROUPS:
                 self.history.observe_group(change, self.now_s)
             for handler in self._handlers:

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.scenarios.invariants import Violation
-from services.scenarios.measures.history import PodHistory, Sample
+from services.scenarios.measures.history import PodHistory
+from services.scenarios.measures.phases import Sample
+from services.scenarios.measures.register import Measure
 from services.telemetry.spans import FinishedSpan
 
 
@@ -36,8 +38,10 @@ class RunResult:
     virtual_s: float
     wall_s: float
     measures: dict[str, float | None]
+    """By name; `measures.register` says what each is, of those that the scenario states `stated` does."""
     pods: list[PodHistory]
     samples: list[Sample]
+    """Pods by phase, of the pods that are measured."""
     digest: str = ""
     """Of the event log of a simulation."""
     spans: list[FinishedSpan] = field(default_factory=list)
@@ -48,11 +52,17 @@ class RunResult:
     """Invariants that this run says nothing about, and why."""
     unknown: str = ""
     """Why the run shows neither success nor failure, such as lines that are missing in an event log (I27)."""
+    forbidden: dict[str, int] = field(default_factory=dict)
+    """How often controllers were answered Forbidden, by user, verb and resource."""
+    stated: tuple[Measure, ...] = ()
+    """The measures that the scenario states, or asks packages for."""
+    measure_errors: dict[str, str] = field(default_factory=dict)
+    """Why there is no value of those that could not be computed, by name."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of `keplab run -o json`."""
+        """Return one element of the list that `keplab run -o json` prints."""
         return {
             "scenario": self.scenario,
             "mode": self.mode,
@@ -67,8 +77,10 @@ class RunResult:
             "violation_count": self.violation_count,
             "not_judged": self.not_judged,
             "measures": self.measures,
+            "measure_errors": self.measure_errors,
             "virtual_s": round(self.virtual_s, 6),
             "wall_s": round(self.wall_s, 3),
             "event_lines": self.lines,
             "process_failures": self.failures,
+            "forbidden": self.forbidden,
         }

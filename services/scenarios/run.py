@@ -2,33 +2,49 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Concatenate, Final, ParamSpec
+
+import msgspec
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
-from kubelet.stages.document import load_stages
+from kubelet.stages.document import load_stages, read_stages
+from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
+from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
-from services.scenarios.measures.history import Measures
-from services.scenarios.mesh import Mesh, MeshPlan, identity_named
-from services.scenarios.observer import Observer
+from services.scenarios.invariants.auditor import checks
+from services.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
+from services.scenarios.measures.queue_pools import QueuePools
+from services.scenarios.measures.recorded import Recorded
+from services.scenarios.measures.stated import FinishedRun, Stated, stated, wanted_by
+from services.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
+from services.scenarios.observer import RESOURCES, Observer
 from services.scenarios.past import State
+from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
+from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
-from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
-from services.scenarios.script.verbs import VERBS, check
+from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
+
+NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -39,13 +55,23 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    scenario = parse_scenario(text, str(path), frozenset(VERBS))
-    for step in scenario.steps:
-        try:
-            check(step)
-        except ValueError as error:
-            raise ScriptError(f"{path}:{step.line}: {error}") from None
+    scenario = read_scenario(text, str(path))
+    measures_of(scenario)
     return scenario
+
+
+def measures_of(scenario: Scenario) -> tuple[Stated, ...]:
+    """Return the measures that the scenario states. Raises: ScriptError naming the line."""
+    found: dict[str, Stated] = {}
+    for number, text in scenario.measures:
+        try:
+            each = stated(text, lambda resource: resource in RESOURCES)
+            if each.measure.name in found:
+                raise ValueError(f"measure {each.measure.name} is stated twice")
+        except ValueError as error:
+            raise ScriptError(f"{scenario.path}:{number}: {error}") from None
+        found[each.measure.name] = each
+    return tuple(found.values())
 
 
 def plan_of(
@@ -64,11 +90,15 @@ def plan_of(
     nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
     for declared in scenario.nodes:
         try:
-            drivers = drivers_beside(declared, Path(scenario.path).parent)
+            drivers = drivers_beside(declared, scenario)
             for name in declared.names:
-                nodes.append({**node_definition(name, declared.options), **drivers})
+                nodes.append({**node_definition(name, declared.options), **drivers, **declared.fields})
                 NodeDefinition.parse(nodes[-1])
+        except BlockError as error:
+            raise ScriptError(str(error)) from None
         except ValueError as error:
+            if declared.block is not None:
+                raise ScriptError(str(located(declared.block, error))) from None
             raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
         LatencyModel.parse(scenario.latencies, seed)
@@ -97,6 +127,48 @@ def plan_of(
     return made
 
 
+@contextmanager
+def _unpacked(scenario: Scenario) -> Iterator[Scenario]:
+    """Have files that stand inside the scenario, and that a process opens by its path, be files meanwhile.
+
+    Raises: ScriptError with the line of what is wrong in one of them."""
+    paths = {*scenario.stages, scenario.schedulers.config} & scenario.files.keys()
+    if not paths:
+        yield scenario
+        return
+    for path in paths:
+        block = scenario.files[path]
+        try:
+            if path == scenario.schedulers.config:
+                read_configuration(block.text)
+            else:
+                read_stages([(path, block.text)])
+        except ValueError as error:
+            raise ScriptError(str(located(block, error))) from None
+    with TemporaryDirectory(prefix="keplab-scenario-") as folder:
+        places = {path: str(Path(folder) / f"{number}-{Path(path).name}") for number, path in enumerate(sorted(paths))}
+        for path, place in places.items():
+            Path(place).write_text(scenario.files[path].text, encoding="utf-8")
+        stages = tuple(places.get(path, path) for path in scenario.stages)
+        config = places.get(scenario.schedulers.config, scenario.schedulers.config)
+        yield replace(scenario, stages=stages, schedulers=replace(scenario.schedulers, config=config))
+
+
+P = ParamSpec("P")
+
+
+def _with_files(run: Callable[Concatenate[Scenario, P], RunResult]) -> Callable[Concatenate[Scenario, P], RunResult]:
+    """Have a run find the files that stand inside the scenario."""
+
+    @wraps(run)
+    def unpacked(scenario: Scenario, /, *args: P.args, **options: P.kwargs) -> RunResult:
+        with _unpacked(scenario) as found:
+            return run(found, *args, **options)
+
+    return unpacked
+
+
+@_with_files
 def simulate(
     scenario: Scenario,
     *,
@@ -106,6 +178,7 @@ def simulate(
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
+    beforehand: Callable[[SimMesh], None] | None = None,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
@@ -114,30 +187,35 @@ def simulate(
     """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
-    `afterwards` may look into the mesh as the scenario left it.
+    `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
-    auditor, measures = Auditor(plan.switches), Measures()
+    auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
 
     async def run_it() -> tuple[SimMesh, ScenarioRun]:
-        mesh = SimMesh(plan, recorder=auditor, traffic=traffic)
-        for take in filter(None, (auditor.take, measures.take, on_line)):
+        mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=measured.queue.take)
+        for take in filter(None, (auditor.take, measured.take, on_line)):
             mesh.on_line(take)
+        if beforehand is not None:
+            beforehand(mesh)
         disturbance = partial(disturb, auditor) if disturb is not None else None
-        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturbance, patience=patience)
+        run = await run_scenario(
+            scenario, mesh, progress=progress, disturb=disturbance, patience=patience, recorded=measured.recorded
+        )
         if afterwards is not None:
             afterwards(mesh)
         return mesh, run
 
     mesh, run = simloop.run(run_it(), seed=seed)
-    result = _result(scenario, plan, run, auditor, measures, mode="simulated", wall_s=time.perf_counter() - started)
+    result = _result(scenario, plan, run, auditor, measured, mode="simulated", wall_s=time.perf_counter() - started)
     result.digest, result.spans, result.failures = mesh.events.digest, mesh.spans.spans, mesh.failures
     return result
 
 
+@_with_files
 def run_as_processes(
     scenario: Scenario,
     *,
@@ -152,25 +230,57 @@ def run_as_processes(
     every line of these. Raises: MeshError when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
-    auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()
+    auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
     started = time.perf_counter()
 
     def take(line: Line) -> None:
         auditor.take(line)
-        measures.take(line)
+        measured.take(line)
         if on_line is not None:
             on_line(line)
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)
-        return mesh, await run_scenario(scenario, mesh, progress=progress)
+        return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
 
     mesh, run = asyncio.run(run_it())
-    result = _result(scenario, plan, run, auditor, measures, mode="processes", wall_s=time.perf_counter() - started)
+    result = _result(scenario, plan, run, auditor, measured, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
     if mesh.incomplete:
         result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
         result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
+    return result
+
+
+@_with_files
+def run_against(
+    scenario: Scenario,
+    access: Access,
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Value] | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
+    invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    plan = plan_of(scenario, seed=seed, overrides=overrides)
+    logs.set_up("keplab", "error", is_final=False)
+    auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
+
+    async def run_it() -> ScenarioRun:
+        mesh = ForeignMesh(plan, access)
+        # A server remembers the requests of earlier runs.
+        chance = seeded_random(None)
+        return await run_scenario(scenario, mesh, progress=progress, chance=chance, recorded=measured.recorded)
+
+    try:
+        run = asyncio.run(run_it())
+    except NotPossible as error:
+        raise ScriptError(f"{scenario.path}: {error}") from None
+    result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
+    result.not_judged = {check.id: NO_LOGS for check in checks()}
+    seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
+    result.measures = {name: value if name in seen else None for name, value in result.measures.items()}
     return result
 
 
@@ -180,7 +290,8 @@ def run_job(job: Job) -> Outcome:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
         return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
+    outcome = outcome_of(job, result, problem_of(result))
+    return msgspec.structs.replace(outcome, expectations=result.expectations, violations=result.violations)
 
 
 def _identities(scenario: Scenario) -> list[Identity]:
@@ -192,18 +303,48 @@ def _identities(scenario: Scenario) -> list[Identity]:
     return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
 
 
+class _Measured:
+    """All that is measured of one run: what every run is measured by, and what its scenario states."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.stated = measures_of(scenario)
+        self.recorded = Recorded(wanted_by(self.stated))
+        self.queue = QueuePools()
+        self._measures = Measures()
+
+    def take(self, line: Line) -> None:
+        """Observe a line of the event log."""
+        self._measures.take(line)
+        self.queue.take(line)
+        self.recorded.take(line)
+
+    def of(self, run: ScenarioRun) -> tuple[dict[str, float | None], dict[str, str]]:
+        """Return the figures by name, and why there is none of those that could not be computed."""
+        self.queue.end(run.started_s + run.ended_s)
+        found = {
+            **self._measures.of(run.history, run.started_s, run.ended_s),
+            **run.placement.measures(run.ended_s),
+            **run.device_use.measures(run.placement.begun_s, run.ended_s),
+            **self.queue.measures(),
+        }
+        finished = FinishedRun(run.history, run.placement, self.queue, self.recorded, run.started_s)
+        own, errors = finished.values(self.stated)
+        return {**found, **own}, errors
+
+
 def _result(
     scenario: Scenario,
     plan: MeshPlan,
     run: ScenarioRun,
     auditor: Auditor,
-    measures: Measures,
+    measured: _Measured,
     *,
     mode: str,
     wall_s: float,
 ) -> RunResult:
     # A scenario that settles judges the invariants of a mesh at rest.
     at_rest = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
+    measures, errors = measured.of(run)
     return RunResult(
         scenario=scenario.name,
         mode=mode,
@@ -217,10 +358,13 @@ def _result(
         is_mistake=run.is_mistake,
         virtual_s=run.ended_s,
         wall_s=wall_s,
-        measures=measures.of(run.history, run.started_s, run.ended_s),
+        measures=measures,
+        stated=tuple(each.measure for each in measured.stated),
+        measure_errors=errors,
         pods=list(run.history.pods.values()),
-        samples=run.history.samples,
+        samples=run.history.measured_samples,
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
+        forbidden=auditor.forbidden,
     )

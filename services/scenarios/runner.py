@@ -8,12 +8,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client
+from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
+from services.scenarios.measures.placement import Placement
+from services.scenarios.measures.recorded import Recorded
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.result import Judgement
@@ -31,6 +33,8 @@ class ScenarioRun:
 
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
+    placement: Placement = field(default_factory=Placement)
+    device_use: DeviceUse = field(default_factory=DeviceUse)
     error: str = ""
     is_mistake: bool = False
     """Whether `error` is the scenario's own: it asked for something that cannot be."""
@@ -88,20 +92,23 @@ async def run_scenario(
     progress: Progress | None = None,
     disturb: Disturb | None = None,
     patience: float = 1.0,
+    chance: random.Random | None = None,
+    recorded: Recorded | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
-    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches
-    the bounds of `within` expectations, for meshes that are being broken meanwhile.
-    """
+    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
+    `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
+    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
-    chance = random.Random("teller")
-    observer = Observer(api, mesh.clock, chance)
-    run.history, run.started_s = observer.history, observer.started_s
+    chance = chance or random.Random("teller")
+    observer = Observer(api, mesh.clock, chance, recorded)
+    run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
+    run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
-    context = ScenarioContext(mesh, client, observer, Path(scenario.path).parent)
+    context = ScenarioContext(mesh, client, observer, scenario)
     current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     pulse = asyncio.create_task(_pulse(observer, current, progress))
@@ -133,11 +140,14 @@ async def run_scenario(
         run.judgements.sort(key=lambda j: j.line)
         run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
+        observer.recorded.end(observer.now_s, observer.documents)
         helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
+    if not pulse.cancelled():
+        pulse.result()  # raises what ended it: without samples, half of what the run shows would be missing
     return run
 
 
@@ -158,10 +168,9 @@ async def _perform(
                 expectation = replace(expectation, value=substitute(context, expectation.value))
             run.judgements += await _expect(context.observer, monitors, step, expectation, patience)
         else:
-            await VERBS[step.verb](context, step)
-    except (ValueError, KeyError) as error:
-        what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise _StepFailed(f"{step.line}: {what}", is_mistake=True) from None
+            await VERBS[step.verb].perform(context, step)
+    except ValueError as error:
+        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
     except (ApiError, UnknownOutcome) as error:
         raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
     for answered, met, seen in context.answers:

@@ -7,12 +7,14 @@ record and for people, is the command that repeats it.
 import os
 import shlex
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +22,8 @@ import msgspec
 
 from services.api.errors import UNREADABLE
 from services.api.switches import Switches, Value
-from services.scenarios.result import RunResult
+from services.scenarios.invariants import Violation
+from services.scenarios.result import Judgement, RunResult
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -54,7 +57,7 @@ class Job:
 
 
 class Outcome(msgspec.Struct):
-    """What became of one job. `problem` is empty when it passed."""
+    """What became of one job. `problem` is empty when it passed; expectations and violations are those of a run."""
 
     scenario: str
     seed: int
@@ -64,6 +67,8 @@ class Outcome(msgspec.Struct):
     wall_s: float = 0.0
     virtual_s: float = 0.0
     fault_count: int = 0
+    expectations: list[Judgement] = []
+    violations: list[Violation] = []
 
 
 def crashed(job: Job, error: Exception) -> Outcome:
@@ -149,7 +154,7 @@ def runs_of(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0, *, in_
 
 @contextmanager
 def _pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(count, get_context("spawn"))
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_begin_worker)
     try:
         yield pool
     except BaseException:
@@ -158,6 +163,19 @@ def _pool(count: int) -> Iterator[ProcessPoolExecutor]:
             worker.terminate()
         raise
     pool.shutdown()
+
+
+def _begin_worker() -> None:
+    """Leave interrupts to the parent, and end with it, however that ends: an idle worker would wait for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="end-with-parent").start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait_for([sentinel])  # readable when the parent's end of a pipe is closed, which SIGKILL does, too
+    os._exit(1)
 
 
 def _submit(pool: ProcessPoolExecutor, run: Callable[[A], B], inputs: Iterable[A]) -> list[Future[B]]:

@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md and docs/journeys.md name exists: every module and folder, and in a journey every function.
+"""What ARCHITECTURE.md and docs/explanation/journeys.md name exists: every module and folder, and in a journey every function.
 
 A name is what stands in backticks. It is a path when it has a slash, or when it stands in the code map; there it is relative to the folder
 that heads its paragraph. `.py` may be left out, `*` stands for any name. What is not made of lower-case letters, digits, `_`, `.`, `/` and `*`
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-JOURNEYS = (ROOT / "docs" / "journeys.md").read_text()
+JOURNEYS = (ROOT / "docs" / "explanation" / "journeys.md").read_text()
 QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[a-z0-9_*][a-z0-9_*./]*")
 FUNCTION = re.compile(r"(\w+)\(\)")

@@ -1,4 +1,4 @@
-"""docs/guarantees.md has every rule of the families it lists, each with tests that exist and are named after it."""
+"""docs/reference/guarantees.md has every rule of the families it lists, each with tests that exist and are named after it."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "guarantees.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "guarantees.md").read_text()
 SPECIFICATION = (ROOT / "docs" / "spec" / "guarantees.md").read_text()
 FAMILIES = ("W", "S")
 """Whose rules the page lists: the letter that their names begin with."""

@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOPS = ("scheduler", "kubelet", "apiserver_fake", "claim_controller", "services", "benchmarks")
 COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers", "claim_controller")
-MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos")
+MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos", "runs")
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -59,6 +59,8 @@ FILE = re.compile(
     r"(?<![\w/.(-])(?:apiserver_fake|benchmarks|docs|examples|experiments|kubelet|protos|scheduler|services|tests)"
     r"/(?:[a-z0-9_.-]+/)*[a-z0-9_.-]+\.(?:json|md|proto|py|txt|yaml)\b"
 )
+MADE = re.compile(r"^cat > (\S+) <<", re.M)
+"""A file that a page has its reader make."""
 SOURCE = re.compile(r"\bSources?:\s+(.*?)(?=\.(?:[\s\"`]|$)|\n\s*\n|\"\"\"|\Z)", re.S)
 QUOTED = re.compile(r"`([^`]+)`")
 UPSTREAM_PATH = re.compile(r"(?:api|cmd|pkg|plugin|staging|test)/[\w./*-]+")
@@ -199,8 +201,9 @@ def _without_a_name(
     for found in DECISION.finditer(text, start, end):
         for number in filter(None, found.groups()):
             yield Citation(found.start(), f"decision {number}", "decision" if number in _decisions() else None)
+    made = set(MADE.findall(text))
     for found in FILE.finditer(text, start, end):
-        yield Citation(found.start(), found[0], "file" if (ROOT / found[0]).exists() else None)
+        yield Citation(found.start(), found[0], "file" if (ROOT / found[0]).exists() or found[0] in made else None)
     for found in SOURCE.finditer(text, start, end):
         for clause in found[1].split(";"):
             yield from _source(found.start(), " ".join(clause.replace("\n#", "\n").split()), library)

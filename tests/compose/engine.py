@@ -10,8 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.interop import parts
+
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = Path(os.environ.get("KEPLAB_PARTS") or ROOT / ".keplab" / "parts")
+PARTS = parts.folder()
 BASE_OFFICIAL, BASE_OWN = "python:3.11-slim", "keplab-base:bookworm"
 JAEGER = "jaegertracing/jaeger:2.13.0"
 ETCD_OFFICIAL, ETCD_OWN = "registry.k8s.io/etcd:3.5.16-0", "keplab-etcd:test"

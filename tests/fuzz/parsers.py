@@ -44,7 +44,7 @@ from services.explore.replay import ReplayError, read_replay
 from services.runtime.config import StartError
 from services.runtime.mesh_directory import read_state
 from services.runtime.roles import read_role
-from services.scenarios.script import expectation, scenario, workload
+from services.scenarios.script import expectation, scenario, value_types, workload
 from services.scenarios.script.verbs import VERBS
 from services.telemetry.spans import parse_traceparent
 from services.telemetry.traces import read_spans
@@ -284,10 +284,10 @@ PARSERS = {
     "continue-token": Parser(lambda t: TOKENS.read(t, FINGERPRINT), (ApiError,), (TOKENS.token(5, Key("a", "b"), FINGERPRINT, 0.0),), (*WORD_PARTS, "_", "A")),
     "status": Parser(lambda b: from_status(400, b), (), ('{"kind":"Status","code":400,"message":"m","reason":"BadRequest","details":{"causes":[]}}',), JSON_PARTS, is_bytes=True),
     "traceparent": Parser(parse_traceparent, (), ("00-" + "1" * 32 + "-" + "2" * 16 + "-01",), WORD_PARTS),
-    "scenario": Parser(lambda t: scenario.parse_scenario(t, "a.txt", frozenset(VERBS)), (scenario.ScriptError,), (SCRIPT,), (*WORD_PARTS, "\n", "node ", "pods ", "expect ", "at 5s ", "n1..n3")),
-    "expectation": Parser(lambda t: expectation.parse_expectation(t, scenario.parse_duration), seeds=("pod/a phase=Running within 5s", "count pods phase=Running >= 3"), parts=(*WORD_PARTS, " within ", ">=", "count ")),
-    "names": Parser(scenario.parse_names, seeds=("n1", "n1..n40", "a,b"), parts=WORD_PARTS),
-    "duration": Parser(scenario.parse_duration, seeds=("5s", "200ms", "1.5h"), parts=WORD_PARTS),
+    "scenario": Parser(lambda t: scenario.parse_scenario(t, "a.txt", VERBS), (scenario.ScriptError,), (SCRIPT,), (*WORD_PARTS, "\n", "node ", "pods ", "expect ", "at 5s ", "n1..n3")),
+    "expectation": Parser(lambda t: expectation.parse_expectation(t), seeds=("pod/a phase=Running within 5s", "count pods phase=Running >= 3"), parts=(*WORD_PARTS, " within ", ">=", "count ")),
+    "names": Parser(value_types.parse_names, seeds=("n1", "n1..n40", "a,b"), parts=WORD_PARTS),
+    "duration": Parser(value_types.parse_duration, seeds=("5s", "200ms", "1.5h"), parts=WORD_PARTS),
     "toleration": Parser(workload.toleration, seeds=("a=b:NoSchedule", "a:NoExecute"), parts=WORD_PARTS),
     "scheduler-configuration": Parser(configuration.read, (configuration.ConfigurationError,), (CONFIGURATION,), (*YAML_PARTS, "profiles:", "plugins:", "weight: 9")),
     "stages": Parser(lambda t: read_stages([("a.yaml", t)]), (StageError,), (STAGE,), (*YAML_PARTS, "{{ .x }}", "{{", "}}", "next:")),

@@ -2,8 +2,8 @@
 
     python tests/interop/parts.py        # fetch all, say where they are
 
-`kubectl(suite)` and `etcd()` return the path of a binary in the cache folder (`$KEPLAB_PARTS`, else `.keplab/parts` in the
-working tree). What is not there is fetched with apt-get into a package root of its own: nothing is installed on
+`kubectl(suite)` and `etcd()` return the path of a binary in the cache folder (`$KEPLAB_PARTS`, else
+`keplab/parts` in the user's cache folder, which all working trees share). What is not there is fetched with apt-get into a package root of its own: nothing is installed on
 the machine, its package lists are not touched, and Debian's signatures are checked.
 """
 
@@ -42,8 +42,8 @@ def mirror() -> str:
 
 def folder() -> Path:
     """Return the cache folder, made if need be."""
-    chosen = os.environ.get("KEPLAB_PARTS") or str(Path(__file__).parents[2] / ".keplab" / "parts")
-    path = Path(chosen)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = Path(os.environ.get("KEPLAB_PARTS") or cache / "keplab" / "parts")
     path.mkdir(parents=True, exist_ok=True)
     return path
 

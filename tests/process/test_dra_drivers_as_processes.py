@@ -50,7 +50,7 @@ def test_dra_core_7_drivers_as_processes_do_as_in_simulation(name, tmp_path):
     "pause dra-driver/n1/gpu.example.com for=5s at=driver.prepare",
 ])  # fmt: skip
 def test_fm_k9_a_driver_or_kubelet_that_dies_or_hangs_at_a_prepare_costs_time_and_nothing_else(act, tmp_path):
-    events = went_well(parse_scenario(KILLED.format(act=act), str(FOLDER / "killed.txt"), frozenset(VERBS)), tmp_path)
+    events = went_well(parse_scenario(KILLED.format(act=act), str(FOLDER / "killed.txt"), VERBS), tmp_path)
 
     assert events.count("kubelet.start") == 1
     assert "driver.unprepare" in events
@@ -93,7 +93,7 @@ expect within 30s count resourceclaims == 0
 
 
 def test_dra_core_14_drivers_as_processes_report_binding_conditions(tmp_path):
-    events = went_well(parse_scenario(ATTACHED, str(FOLDER / "attached.txt"), frozenset(VERBS)), tmp_path)
+    events = went_well(parse_scenario(ATTACHED, str(FOLDER / "attached.txt"), VERBS), tmp_path)
 
     assert events.count("driver.binding") == 3
 
@@ -121,7 +121,7 @@ expect within 30s count resourceclaims == 0
 
 def test_dra_core_09_and_10_drivers_as_processes_publish_what_their_files_say(tmp_path):
     path = str(FOLDER.parent / "drivers" / "published.txt")
-    events = went_well(parse_scenario(PUBLISHED, path, frozenset(VERBS)), tmp_path)
+    events = went_well(parse_scenario(PUBLISHED, path, VERBS), tmp_path)
 
     assert events.count("driver.unprepare") == 4
 
@@ -158,7 +158,7 @@ def test_dra_core_19_slices_outlive_a_short_absence_of_their_driver_and_go_when_
 ):
     """Half a minute, as Kubernetes has it, is 8 s here: a driver away for half as long, and one for twice as long."""
     lines = []
-    scenario = parse_scenario(AWAY, str(FOLDER.parent / "claims" / "own.txt"), frozenset(VERBS))
+    scenario = parse_scenario(AWAY, str(FOLDER.parent / "claims" / "own.txt"), VERBS)
 
     result = run_as_processes(scenario, engine="memory", data_dir=tmp_path / "mesh", on_line=lines.append)
 
@@ -205,7 +205,7 @@ def test_i7_a_device_that_is_prepared_for_two_claims_fails_the_run_with_both_pod
     for name in ("gpus.yaml", "shared-gpu.yaml"):
         (tmp_path / name).write_text((FOLDER / name).read_text())
     (tmp_path / "other.yaml").write_text(OTHER)
-    scenario = parse_scenario(TAKEN_FROM_A_POD_THAT_RUNS, str(tmp_path / "taken.txt"), frozenset(VERBS))
+    scenario = parse_scenario(TAKEN_FROM_A_POD_THAT_RUNS, str(tmp_path / "taken.txt"), VERBS)
 
     if is_simulated:
         result = simulate(scenario, seed=1)

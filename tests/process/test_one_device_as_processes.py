@@ -33,7 +33,7 @@ def test_as_31_one_scheduler_that_is_killed_never_gives_a_device_twice(repeat, t
         site=SITES[repeat % len(SITES)],
         gap=chance.randrange(200),
     )
-    scenario = parse_scenario(text, str(CLAIMS / "one-device.txt"), frozenset(VERBS))
+    scenario = parse_scenario(text, str(CLAIMS / "one-device.txt"), VERBS)
     lines = []
 
     result = run_as_processes(scenario, seed=repeat, engine="memory", data_dir=tmp_path / "mesh", on_line=lines.append)

@@ -74,7 +74,7 @@ def test_fm_d1_killed_at_each_of_its_writes_the_controller_makes_no_second_claim
 def test_as_32_pods_that_are_deleted_while_the_controller_is_killed_leave_no_claim(site, count):
     text = KILLED.format(site=site, count=count)
 
-    wrong, _ = observe(parse_scenario(text, str(FOLDER / "claims" / "killed.txt"), frozenset(VERBS)))
+    wrong, _ = observe(parse_scenario(text, str(FOLDER / "claims" / "killed.txt"), VERBS))
 
     assert wrong == []
 
@@ -82,7 +82,7 @@ def test_as_32_pods_that_are_deleted_while_the_controller_is_killed_leave_no_cla
 def test_as_32_one_consumer_too_many_waits_until_another_is_gone():
     text = SHARED.format(pods="\n".join(f"pod p{number} claims=shared grace=1" for number in range(9)))
 
-    wrong, _ = observe(parse_scenario(text, str(FOLDER / "claims" / "shared.txt"), frozenset(VERBS)))
+    wrong, _ = observe(parse_scenario(text, str(FOLDER / "claims" / "shared.txt"), VERBS))
 
     assert wrong == []
 
@@ -98,7 +98,7 @@ def test_dra_core_12_the_deadline_outlives_the_controller_that_set_it():
     text = (FOLDER / "devices/no-execute.txt").read_text().partition("\nwait 16s\n")[0]
     scenario = f"{text}{LATER}"
 
-    wrong, lines = observe(parse_scenario(scenario, str(FOLDER / "devices" / "killed.txt"), frozenset(VERBS)))
+    wrong, lines = observe(parse_scenario(scenario, str(FOLDER / "devices" / "killed.txt"), VERBS))
 
     assert wrong == []
     assert starts(lines) == 2
@@ -129,6 +129,6 @@ expect each events reason=FailedResourceClaimCreation message ~ "exceeded quota:
 
 def test_claims_that_a_quota_refuses_are_reported_as_upstreams_recorder_does():
     """Each try has another generated name, and the message names it; from the tenth on they are one event."""
-    wrong, _ = observe(parse_scenario(REFUSED, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)))
+    wrong, _ = observe(parse_scenario(REFUSED, str(FOLDER / "claims" / "own.txt"), VERBS))
 
     assert wrong == []

@@ -103,9 +103,7 @@ def test_dra_core_02_and_03_half_a_pool_keeps_pods_waiting_and_its_first_slice_b
     lines = []
     text = INCOMPLETE.replace("{first}", first).replace("{why}", why)
 
-    result = simulate(
-        parse_scenario(text, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)), seed=1, on_line=lines.append
-    )
+    result = simulate(parse_scenario(text, str(FOLDER / "claims" / "own.txt"), VERBS), seed=1, on_line=lines.append)
 
     assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
     outcomes = [line.data["outcome"] for line in lines if line.ev == "sched.attempt"]
@@ -164,7 +162,7 @@ expect count resourceclaims == 0
 
 
 def test_dra_core_11_without_the_label_on_the_namespace_neither_claim_nor_template_is_made():
-    result = simulate(parse_scenario(UNLABELLED, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)), seed=1)
+    result = simulate(parse_scenario(UNLABELLED, str(FOLDER / "claims" / "own.txt"), VERBS), seed=1)
 
     assert (result.error, [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]) == ("", [])
 
@@ -209,9 +207,7 @@ def test_dra_core_15_an_allocation_in_flight_is_not_relied_upon_and_ten_pods_sha
     lines = []
 
     result = simulate(
-        parse_scenario(ALL_TEN_AT_ONCE, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)),
-        seed=1,
-        on_line=lines.append,
+        parse_scenario(ALL_TEN_AT_ONCE, str(FOLDER / "claims" / "own.txt"), VERBS), seed=1, on_line=lines.append
     )
 
     assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
@@ -255,7 +251,7 @@ TWENTY_MS = (FOLDER / "claims" / "two-schedulers.txt").read_text().partition("wa
 def test_dra_core_16_twenty_ms_are_enough_for_it_whatever_the_seed(guard, granted, running, repeat):
     """200 runs of each (`--repeats 10`) were as these: twice without a guard, refused by the driver, once."""
     refused = "expect count events reason=FailedPrepareDynamicResources ==" + (" 1" if guard == "driver" else " 0")
-    scenario = parse_scenario(f"{TWENTY_MS}wait 6s\n{refused}\n", str(FOLDER / "claims" / "own.txt"), frozenset(VERBS))
+    scenario = parse_scenario(f"{TWENTY_MS}wait 6s\n{refused}\n", str(FOLDER / "claims" / "own.txt"), VERBS)
     for seed in range(20 * repeat, 20 * repeat + 20):
         lines = []
 
@@ -400,7 +396,7 @@ wait 10s
 def test_m13_an_allocator_that_ignores_what_is_in_flight_gives_a_device_twice(monkeypatch, is_mutant, broken):
     if is_mutant:
         monkeypatch.setattr(Allocated, "put", lambda self, uid, *allocations: None)
-    scenario = parse_scenario(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
+    scenario = parse_scenario(RACE, str(FOLDER / "claims" / "race.txt"), VERBS)
 
     result = simulate(scenario, seed=1)
 

@@ -49,7 +49,7 @@ wait 110s
 
 def went_well(text, seed=1):
     lines = []
-    scenario = parse_scenario(text, str(PLACE), frozenset(VERBS))
+    scenario = parse_scenario(text, str(PLACE), VERBS)
     result = simulate(scenario, seed=seed, on_line=lines.append)
     assert [] == [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert [] == [f"{v.invariant}: {v.detail}" for v in result.violations]

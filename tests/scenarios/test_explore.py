@@ -154,7 +154,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     assert picture.read_text().startswith("<svg")
     with pytest.raises(SystemExit):
         run(["run", FREED_CAPACITY, "--schedule", str(saved), "-o", "json"])
-    assert json.loads(capsys.readouterr().out)["digest"] == found["digest"]
+    assert [again["digest"] for again in json.loads(capsys.readouterr().out)] == [found["digest"]]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "services.cli", "explore", "--replay", str(saved), "-o", "json"],

@@ -30,7 +30,7 @@ wait 5s
 
 
 def scenario_of(text):
-    return parse_scenario(text, str(CLAIMS / "text.txt"), frozenset(VERBS))
+    return parse_scenario(text, str(CLAIMS / "text.txt"), VERBS)
 
 
 def ran(text, *, state=None, at=None, seed=0):

@@ -32,7 +32,7 @@ def shown_and_stored():
             if line.data["type"] == "DELETED":
                 del stored[key]
 
-    simulate(parse_scenario(SCENARIO, "gauges.txt", frozenset(VERBS)), seed=1, afterwards=take, on_line=follow)
+    simulate(parse_scenario(SCENARIO, "gauges.txt", VERBS), seed=1, afterwards=take, on_line=follow)
     pods = [data for (kind, _, _), data in stored.items() if kind == "Pod"]
     queued = sum(value for name, value in shown.items() if name.startswith("scheduler_pending_pods"))
     return {

@@ -64,7 +64,7 @@ def came_true(name, seed=1, /, **overrides):
 
 
 def parsed(text):
-    return parse_scenario(text, str(FOLDER / "own.txt"), frozenset(VERBS))
+    return parse_scenario(text, str(FOLDER / "own.txt"), VERBS)
 
 
 def played(text, afterwards=None, **overrides):
@@ -258,7 +258,7 @@ def test_kep_5194_09_both_controllers_need_the_gate_to_clean_up(missing):
 ])  # fmt: skip
 def test_kep_5194_14_a_fence_leaves_the_moment_between_itself_and_the_bind(fence, wait, is_lost):
     text = (FOLDER / "fence-race.txt").read_text().replace("wait 30ms", f"wait {wait}")
-    scenario = parse_scenario(text, str(FOLDER / "fence-race.txt"), frozenset(VERBS))
+    scenario = parse_scenario(text, str(FOLDER / "fence-race.txt"), VERBS)
 
     runs = [Observed(scenario, seed, {"scheduler.reserve_fence": fence}) for seed in range(8)]
 
@@ -357,9 +357,7 @@ def test_kep_5194_11_the_scenario_of_the_thousand_pods_distinguishes_the_modes(m
     """With 64 pods: entries of pods cost the square of their number. The thousand are in `test_experiments.py`."""
     text = (FOLDER / "thousand-pods.txt").read_text().replace("max=10000", "max=9999").replace("1000", "64")
 
-    scenario = Observed(
-        parse_scenario(text, str(FOLDER / "thousand-pods.txt"), frozenset(VERBS)), 1, {"reserved_for.mode": mode}
-    )
+    scenario = Observed(parse_scenario(text, str(FOLDER / "thousand-pods.txt"), VERBS), 1, {"reserved_for.mode": mode})
 
     assert [next(path for path in unmet if path in text) for text in scenario.unmet] == unmet
     assert scenario.broken == []

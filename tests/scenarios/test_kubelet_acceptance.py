@@ -57,7 +57,7 @@ def test_kubelet_1_a_node_that_joined_is_ready_within_two_seconds_and_its_taint_
 
 def test_kubelet_18_pods_of_a_node_that_is_cut_off_run_on_and_end_when_it_is_back():
     lines = []
-    scenario = parse_scenario(PARTITION, "partition.txt", frozenset(VERBS))
+    scenario = parse_scenario(PARTITION, "partition.txt", VERBS)
 
     result = simulate(scenario, seed=1, on_line=lines.append)
 

@@ -438,7 +438,7 @@ BESIDE = str(claims.CLAIMS / "mutant.txt")
 
 
 def _read(scenario):
-    return load_scenario(scenario) if isinstance(scenario, Path) else parse_scenario(scenario, BESIDE, frozenset(VERBS))
+    return load_scenario(scenario) if isinstance(scenario, Path) else parse_scenario(scenario, BESIDE, VERBS)
 
 
 def _found(scenario, seed):

@@ -45,7 +45,7 @@ def scenario_of(seed, *, is_alone):
         faults="\n".join(faults),
         gap=chance.randrange(200),
     )
-    return parse_scenario(text, str(CLAIMS / "one-device.txt"), frozenset(VERBS))
+    return parse_scenario(text, str(CLAIMS / "one-device.txt"), VERBS)
 
 
 def findings(lines):

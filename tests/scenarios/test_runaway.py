@@ -23,9 +23,7 @@ class Run:
 
     def __init__(self, replicas, slow="0s", wait=61, **overrides):
         lines = []
-        scenario = parse_scenario(
-            REJECTING.format(replicas=replicas, slow=slow, wait=wait), str(Path(__file__)), frozenset(VERBS)
-        )
+        scenario = parse_scenario(REJECTING.format(replicas=replicas, slow=slow, wait=wait), str(Path(__file__)), VERBS)
         switches = {name.replace("__", "."): value for name, value in overrides.items()}
         result = simulate(scenario, seed=1, overrides=switches, on_line=lines.append)
         assert (result.error, [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]) == ("", [])

@@ -8,7 +8,7 @@ import pytest
 
 from services.chaos.plan import KINDS, draw
 from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
-from services.experiments.compare import compare, parse_arms
+from services.experiments.execution import ArmJob, run_arm
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.sweep import Outcome, run_jobs
 
@@ -87,16 +87,11 @@ def test_different_seeds_have_different_digests():
 
 
 def test_an_a_a_comparison_shows_exactly_no_difference():
-    scenario = load_scenario(EXPERIMENTS / "runaway" / "runaway-unbind.txt")
-    made = compare(
-        "aa",
-        "simulated",
-        parse_arms(("a", "b")),
-        range(2),
-        lambda arm, seed: simulate(scenario, seed=seed, overrides=arm.switches),
-    )
-    (_, first), (_, second) = made.arms
+    path = str(EXPERIMENTS / "runaway" / "runaway-unbind.txt")
+    first, second = ([run_arm(ArmJob(path, arm, (), seed)) for seed in range(2)] for arm in "ab")
 
-    assert made.difference_count == 0
-    assert [run.digest for run in first] == [run.digest for run in second]
-    assert [run.measures for run in first] == [run.measures for run in second]
+    assert [each.fates for each in first] == [each.fates for each in second]
+    assert [each.run.digest for each in first] == [each.run.digest for each in second]
+    assert [each.run.measures for each in first] == [each.run.measures for each in second]
+    assert [each.run.decisions_digest for each in first] == [each.run.decisions_digest for each in second]
+    assert all(each.run.decisions for each in first)

@@ -35,7 +35,7 @@ UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
 
 def a_traced_run(path, seed):
     """Run a scenario; return its spans and its event lines."""
-    scenario = parse_scenario(path, "refused.txt", frozenset(VERBS)) if isinstance(path, str) else load_scenario(path)
+    scenario = parse_scenario(path, "refused.txt", VERBS) if isinstance(path, str) else load_scenario(path)
     plan = plan_of(scenario, seed=seed, traced=True)
     logs.set_up("simulation", "error")
     lines, meshes = [], []

@@ -31,7 +31,7 @@ class Observed:
         path = FOLDER / f"{name}.txt"
         scenario = load_scenario(path)
         if change:
-            scenario = parse_scenario(path.read_text().replace(*change), str(path), frozenset(VERBS))
+            scenario = parse_scenario(path.read_text().replace(*change), str(path), VERBS)
         self.lines = []
         self.result = simulate(scenario, seed=seed, overrides=overrides, on_line=self.lines.append)
         self.measures = self.result.measures
@@ -354,7 +354,7 @@ def test_kubelet_unbinding_section_10_every_event_is_recorded_by_its_name_and_al
     if times is not None:  # the scheduler's recorder counts in series
         wanted += f"expect each events {chosen} count == {times}\n"
 
-    seen = simulate(parse_scenario(text + wanted, name, frozenset(VERBS)), seed=1, overrides=overrides)
+    seen = simulate(parse_scenario(text + wanted, name, VERBS), seed=1, overrides=overrides)
 
     assert [(j.text, j.seen) for j in seen.expectations[-2:] if not j.passed] == []
 

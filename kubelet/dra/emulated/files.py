@@ -8,6 +8,7 @@ Every error names file, field and the values that disagree. Source: dra-core 1.1
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -24,23 +25,24 @@ _SPEC: Final = ("driver", "pool", "nodeName", "devices", "sharedCounters")
 _POOL: Final = ("name", "generation", "resourceSliceCount")
 
 
-def read_driver(path: Path, options: Mapping[str, Any] | None = None) -> DriverDefinition:
-    """Return the driver that a file describes; `options` are fields that win over the file's. Raises: ValueError."""
-    fields = {**fields_of(path), **(options or {})}
+def read_driver(path: Path, options: Mapping[str, Any] | None = None, text: str | None = None) -> DriverDefinition:
+    """Return the driver that a file describes; `options` are fields that win over the file's. `text`: the file's, where
+    it stands elsewhere. Raises: ValueError."""
+    fields = {**(fields_of(path) if text is None else _fields(text)), **(options or {})}
     try:
         return read_definition(fields)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_drivers(text: str, folder: Path) -> list[dict[str, Any]]:
+def read_drivers(text: str, folder: Path, inside: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
     """Return the drivers of `cards.yaml:prepare=2+nic.example.com:1`, with those that are files in `folder` read, each
-    as the fields of a definition. Raises: ValueError."""
+    as the fields of a definition; `inside`: texts by name of files that are not in it. Raises: ValueError."""
     found: list[dict[str, Any]] = []
     for each in text.split("+"):
         name, *options = each.split(":")
         if name.endswith(SUFFIXES):
-            definition = read_driver(folder / name, parse_options(options))
+            definition = read_driver(folder / name, parse_options(options), inside.get(name))
             found.append(msgspec.to_builtins(definition, builtin_types=()))
         else:
             found += parse_drivers(each)

@@ -22,7 +22,7 @@ from services.api.cel.evaluator import FIRST, SPENT, CostLimitExceeded, Frame, P
 from services.api.cel.libraries import extensions, kubernetes, messages, standard
 from services.api.cel.libraries.strings import strings
 from services.api.cel.literals import literal_issues
-from services.api.cel.syntax import CompileError, Macro, parse
+from services.api.cel.syntax import CompileError, Macro, Node, parse
 from services.api.cel.types import Type
 from services.api.cel.values import EvaluationError
 
@@ -65,6 +65,11 @@ class Program:
         # What is far from what may be spent is run without counting. The estimate takes reading a text for one unit
         # in some functions, where it may be a thousand: text in expressions has 10 KiB at most.
         self._counts = cost.most > limit // 1024
+
+    @property
+    def tree(self) -> Node:
+        """What was read, macros expanded."""
+        return self._checked.root
 
     @property
     def names(self) -> frozenset[str]:

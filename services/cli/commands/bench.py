@@ -14,6 +14,7 @@ import msgspec
 from rich.progress import Progress
 
 from services.api.switches import Switches
+from services.cli.groups import Group
 from services.cli.live import progress_bar
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, set_option
 
@@ -44,9 +45,12 @@ Examples:
 """
 
 
-@click.group("bench", epilog=EPILOG)
+@click.group("bench", cls=Group, epilog=EPILOG)
 def COMMAND() -> None:  # noqa: N802
-    """Measure; figures compare only with others of the same machine. `make bench` measures everything."""
+    """Measure this machine's mesh and its parts.
+
+    Figures compare only with others of the same machine. `make bench` measures everything.
+    """
 
 
 @COMMAND.command("mesh", epilog=EPILOG)

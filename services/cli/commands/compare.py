@@ -1,17 +1,38 @@
-"""`keplab compare`: one scenario, several arms, the same seeds."""
+"""`keplab compare`: one scenario, several arms, the same seeds; what differs, how much, and in how many seeds."""
 
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import msgspec
 
-from services.api.switches import SwitchError, Switches
-from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, remark
-from services.experiments.compare import Arm, Comparison, compare, parse_arms
-from services.experiments.report import page, rows
-from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, simulate
-from services.scenarios.script.scenario import ScriptError
+from services.api.switches import REGISTER, SwitchError, Switches
+from services.cli import completing
+from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
+from services.cli.recording import keep_comparison, runs_option
+from services.cli.scenario_files import SCENARIO
+from services.cli.sweep import RunsBar, sweep_options, workers_of
+from services.experiments.arms import Arm, parse_arms
+from services.experiments.comparison import comparison_of
+from services.experiments.document import ArmRun, Comparison, Provenance, SwitchRow, document_of
+from services.experiments.execution import ArmJob, run_arm, run_arm_showing
+from services.experiments.page import page
+from services.experiments.picture import picture as drawn
+from services.experiments.record import Header, Record, RecordError
+from services.experiments.views import csv_rows, markdown, text
+from services.scenarios.revision import revision
+from services.scenarios.run import load_scenario, measures_of
+from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.sweep import runs_of
 
 
 @click.command(
@@ -20,17 +41,47 @@ from services.scenarios.script.scenario import ScriptError
 Examples:
   keplab compare experiments/runaway/runaway.txt \\
     --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
-  keplab compare experiments/runaway/runaway.txt --arm a --arm b      (A/A: no difference)
-  keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20""",
+  keplab compare experiments/first-life/a-pods-first-life.txt --arm a --arm b      (A/A: no difference)
+  keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
+    --record runs/exclusion.jsonl -o markdown""",
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--arm", "arms", multiple=True, required=True, metavar="NAME:SWITCH=VALUE[,…]", help="an alternative")
+@click.argument("file", type=SCENARIO)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    shell_complete=completing.arms,
+    required=True,
+    metavar="NAME:SWITCH=VALUE[,…]",
+    help="an alternative",
+)
 @click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
-@click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
-@click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes")
-@output_option
+@click.option(
+    "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="a switch that all arms share",
+)
+@click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
+)
+@runs_option
+@sweep_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="how to print",
+)
 def COMMAND(  # noqa: N802
     file: Path,
     arms: tuple[str, ...],
@@ -39,47 +90,218 @@ def COMMAND(  # noqa: N802
     processes: bool,
     assignments: tuple[str, ...],
     report: Path | None,
+    picture: Path | None,
+    runs: str,
+    record: Path | None,
+    workers: int,
     output: str,
 ) -> None:
-    """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
-    shared = Switches.parse(assignments).chosen
+    """Run a scenario in several arms and show what differs.
+
+    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
+    what is there; with --record the same command goes on from there. The page and the JSON document hold all of it. The
+    exit code is 1 when a run broke an invariant or did not come to its end."""
+    started, began_s = datetime.now(UTC), time.monotonic()
+    load_1min = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     with refusing(ScriptError, SwitchError):
+        shared = Switches.parse(assignments)
         scenario, parsed = load_scenario(file), parse_arms(arms)
-        for arm in parsed if not scenario.has_skew else ():
-            remark(Switches.parse(scenario.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
-    quiet = output == "json"
-
-    def run_one(arm: Arm, number: int) -> RunResult:
-        overrides = {**shared, **arm.switches}
-        with PodsView(f"{scenario.name} · {arm.name} · seed {number}", quiet=quiet) as view:
-            if processes:
-                return run_as_processes(scenario, seed=number, overrides=overrides, progress=view.progress)
-            return simulate(scenario, seed=number, overrides=overrides, progress=view.progress)
-
-    mode = "processes" if processes else "simulated"
-    with refusing(ScriptError, SwitchError):
-        made = compare(scenario.name, mode, parsed, range(seed, seed + seeds), run_one)
+        of_arms = [Switches.parse(scenario.switches).replace({**shared.chosen, **arm.switches}) for arm in parsed]
+        for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
+            remark(switches, f"arm {arm.name}")
     path = report or Path("runs") / f"{scenario.name}.html"
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
+    # A seed's runs follow each other, so that what is there after an interrupt can be compared.
+    jobs = [
+        ArmJob(str(file), arm.name, Switches({**shared.chosen, **arm.switches}).assignments, number, not processes)
+        for number in range(seed, seed + seeds)
+        for arm in parsed
+    ]
+    inputs = _inputs(scenario)
+    header = Header(
+        scenario=scenario.name,
+        inputs=inputs,
+        arms=[arm.text for arm in parsed],
+        set=list(shared.assignments),
+        mode="processes" if processes else "simulated",
+        revision=revision().text,
+    )
+    count = workers_of(workers or (1 if processes else 0), len(jobs))
+    with _opened(record, header) as kept:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not found:
+        raise KeyboardInterrupt
+    made = comparison_of(
+        [(arm.name, arm.assignments) for arm in parsed],
+        found,
+        stated=tuple(each.measure for each in measures_of(scenario)),
+        planned=len(jobs),
+        mode=header.mode,
+        scenario=scenario.name,
+        title=scenario.title,
+        about=scenario.about,
+        switches=_switch_rows(of_arms),
+        provenance=Provenance(
+            command=_command(file, parsed, seeds, seed, processes, shared),
+            scenario_path=str(file),
+            scenario_sha256=inputs[file.name],
+            inputs={name: digest for name, digest in inputs.items() if name != file.name},
+            revision=revision().commit,
+            is_dirty=bool(revision().changes),
+            version=revision().version,
+            python=platform.python_version(),
+            platform=platform.platform(),
+            cpus=os.cpu_count() or 1,
+            workers=count,
+            started=started.isoformat(timespec="seconds"),
+            wall_s=round(time.monotonic() - began_s, 3),
+            load_1min=load_1min,
+            set=list(shared.assignments),
+        ),
+        is_interrupted=is_interrupted,
+        report=str(path),
+    )
+    unwritten = _write(made, path, pictures)
+    run = keep_comparison(runs, made, shared.assignments)
+    _print(made, output, run)
+    if unwritten:
+        fail(unwritten)
+    if is_interrupted:
+        goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
+        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
+        raise KeyboardInterrupt
+    raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
+
+
+@contextmanager
+def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+    """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
+    if record is None:
+        yield None
+        return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(made, scenario.title, scenario.about))
+        kept = Record(record, header)
+    except RecordError as error:
+        fail(str(error))
     except OSError as error:
-        fail(f"cannot write the report {path}: {error.strerror}")
-    if quiet:
-        print_json(made.document(str(path)))
-    else:
-        _show(made, path)
-    raise SystemExit(0 if made.passed else EXIT_FAILED)
+        fail(f"cannot write the record {record}: {error.strerror}")
+    try:
+        yield kept
+    finally:
+        kept.close()
 
 
-def _show(made: Comparison, path: Path) -> None:
-    print_table(["", *(arm.name for arm, _ in made.arms)], [(label, *cells) for label, cells in rows(made)], texts=1)
-    for arm, runs in made.arms:
-        for run in runs:
-            for problem in [run.error, *(f"{v.invariant}: {v.detail}" for v in run.violations[:3])]:
-                if problem:
-                    console.print(f"{arm.name}, seed {run.seed}: {problem}", markup=False)
-    if len(made.arms) > 1:
-        what = f"{made.difference_count} pods differ" if made.difference_count else "no pod's fate differs"
-        console.print(f"Pod by pod: {what}.")
-    console.print(f"Report: {path}", markup=False)
+def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
+    """Return the runs, those of the record first, and whether Ctrl-C cut it short."""
+    known = kept.known if kept is not None else {}
+    found = [known[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in known]
+    left = [job for job in jobs if (job.arm, job.seed) not in known]
+    with RunsBar(len(jobs), done=len(found), is_alone=is_alone) as bar:
+
+        def run_here(job: ArmJob) -> ArmRun:
+            return run_arm_showing(job, bar.following(f"{job.arm}, seed {job.seed}"))
+
+        try:
+            for made in runs_of(run_here if workers == 1 else run_arm, left, workers, in_order=False):
+                if made.is_mistake:
+                    fail(f"arm {made.arm}, seed {made.run.seed}: {made.run.error}")
+                found.append(made)
+                bar.advance(is_failed=bool(made.run.error or made.run.violations))
+                if kept is not None:
+                    kept.add(made)
+        except KeyboardInterrupt:
+            return found, True
+        except OSError as error:
+            fail(f"cannot write the record: {error.strerror}")
+    return found, False
+
+
+def _writable(path: Path, *pictures: Path) -> None:
+    """Find out before the runs whether what they show can be written."""
+    if path.suffix == ".json":
+        fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
+    for each in (path, path.with_suffix(".json"), *pictures):
+        try:
+            each.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not each.exists()
+            each.open("ab").close()
+            if is_new:
+                each.unlink()
+        except OSError as error:
+            fail(f"cannot write {each}: {error.strerror}")
+
+
+def _write(made: Comparison, path: Path, pictures: Sequence[Path]) -> str:
+    """Write the page, the document beside it and the pictures; return why not, or nothing."""
+    texts = {path: page(made), path.with_suffix(".json"): _json(made)}
+    texts |= {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    for each, written in texts.items():
+        try:
+            each.write_text(written, encoding="utf-8")
+        except OSError as error:
+            return f"cannot write {each}: {error.strerror}"
+    return ""
+
+
+def _json(made: Comparison) -> str:
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
+
+
+def _print(made: Comparison, output: str, run: str) -> None:
+    match output:
+        case "json":
+            print_json(document_of(made))
+        case "markdown":
+            click.echo(markdown(made), nl=False)
+        case "csv":
+            click.echo(csv_rows(made), nl=False)
+        case _:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            click.echo(text(made, width), nl=False)
+            click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
+
+
+def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, processes: bool, shared: Switches) -> str:
+    words = ["keplab", "compare", str(file)]
+    for arm in arms:
+        words += ["--arm", arm.text]
+    if seeds != 1:
+        words += ["--seeds", str(seeds)]
+    if seed:
+        words += ["--seed", str(seed)]
+    if processes:
+        words.append("--processes")
+    for text_of_switch in shared.assignments:
+        words += ["--set", text_of_switch]
+    return shlex.join(words)
+
+
+def _inputs(scenario: Scenario) -> dict[str, str]:
+    """Return the SHA-256 of the scenario's file and of each file beside it that one of its words names."""
+    path = Path(scenario.path)
+    content = path.read_bytes()
+    digests = {path.name: hashlib.sha256(content).hexdigest()}
+    lines = (line for line in content.decode("utf-8-sig").splitlines() if not line.lstrip().startswith("#"))
+    for word in sorted({part for line in lines for each in line.split() for part in (each, *each.split("="))}):
+        try:
+            if "." in word and (path.parent / word).is_file():
+                digests[word] = hashlib.sha256((path.parent / word).read_bytes()).hexdigest()
+        except OSError:
+            continue
+    return digests
+
+
+def _switch_rows(of_arms: Sequence[Switches]) -> list[SwitchRow]:
+    """Return the switches that are not at their default in some arm."""
+    rows, defaults = [], Switches()
+    for each in REGISTER:
+        values = [switches[each.name] for switches in of_arms]
+        if any(value != defaults[each.name] for value in values):
+            texts = [_text(value) for value in values]
+            rows.append(SwitchRow(each.name, _text(defaults[each.name]), texts, len(set(texts)) > 1, each.meaning))
+    return rows
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -50,10 +50,11 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 @click.argument("act", required=False)
 @click.argument("told", nargs=-1, metavar="[DEVICE]...")
 def COMMAND(**given: Any) -> int:  # noqa: N802
-    """Be an emulated device plugin until Ctrl-C, or with ACT tell the one that runs what to do next.
+    """Be an emulated device plugin, or command one that runs.
 
-    It speaks the kubelet's device plugin API (v1beta1) on Unix sockets and registers again whenever the kubelet
-    restarted. The node must take plugins: see docs/devices.md.
+    Without ACT it runs until Ctrl-C; with ACT the one that runs does that next. It speaks the kubelet's device plugin
+    API (v1beta1) on Unix sockets and registers again whenever the kubelet restarted. The node must take plugins: see
+    docs/how-to/devices.md.
     """
     folder = _folder(given)
     if given["act"]:

@@ -1,16 +1,24 @@
-"""`keplab diff`: what changed in a mesh between two resource versions."""
+"""`keplab diff`: what changed in a mesh between two versions, and where two runs decided differently."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from apiserver_fake.registry.differences import Difference, differences
-from services.cli.live import progress_bar
+from services.api.switches import SwitchError, Switches
+from services.cli.live import PodsView, console, progress_bar
 from services.cli.mesh_api import MeshApi, Refused, ServedKind
-from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json
+from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, refusing
+from services.cli.recording import runs_folder_option
+from services.runs.folder import RunsFolder, Unreadable
+from services.runs.record import UnknownRun, is_version
+from services.scenarios.script.scenario import ScriptError
+
+if TYPE_CHECKING:
+    from services.cli.run_difference import Side
 
 NOISE = ("leases.coordination.k8s.io", "events")
 """Kinds that change all the time; compared when they are named, or with --all."""
@@ -21,23 +29,140 @@ Examples:
   keplab diff 1200 1234                       every object that differs, field by field
   keplab diff 1200 1234 pods nodes
   keplab diff 1200 1234 -o json | jq '.objects[].name'
+  keplab diff latest~1 latest                 where two runs decided differently
+  keplab diff experiments/runaway/runaway.txt \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
 
 \b
 Versions: keplab history KIND/NAME, or the resourceVersion of any list. Values of Secrets are not shown.
+Runs: keplab runs. A comparison is ID, then its first two arms are compared with its first seed, or ID/ARM/SEED.
 """
 
 
 @click.command("diff", epilog=EPILOG)
-@click.argument("before", metavar="RV1")
-@click.argument("after", metavar="RV2")
-@click.argument("names", metavar="[KIND]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help=f"also {' and '.join(NOISE)}")
+@click.argument("targets", metavar="A B [KIND]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help=f"of versions: also {' and '.join(NOISE)}")
+@click.option(
+    "--arm", "arms", multiple=True, metavar="NAME:SWITCH=VALUE[,…]", help="simulate FILE in this arm; given twice"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of both arms")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that both arms share")
+@click.option("--when", "with_times", is_flag=True, help="of runs: the same decision at another time differs as well")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="rows of differences; 0: all")
+@runs_folder_option
 @data_option
 @output_option
 def COMMAND(  # noqa: N802
-    before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str
+    targets: tuple[str, ...],
+    everything: bool,
+    arms: tuple[str, ...],
+    seed: int,
+    assignments: tuple[str, ...],
+    with_times: bool,
+    limit: int,
+    runs: str,
+    data: Path,
+    output: str,
 ) -> int:
-    """Compare the state of the mesh at two resource versions: objects made, gone and changed, with the fields."""
+    """Compare two versions of the mesh, or two runs.
+
+    Of two resource versions: objects made, gone and changed, with the fields. Of two runs: the first decision of a
+    scheduler, kubelet or controller that differs, and then all of them, by role: pods are matched by owner and order of
+    creation. When something was decided is no difference, unless --when is given.
+    """
+    versions = [is_version(target) for target in targets[:2]]
+    if versions == [True, True] and not arms:
+        return _versions(targets[0], targets[1], targets[2:], everything, data, output)
+    if len(versions) == 2 and any(versions) and not arms:
+        version, other = sorted(targets[:2], key=lambda target: not is_version(target))
+        fail(f"{version} is a resource version and {other!r} is none; want two versions, or two runs")
+    if not targets or any(versions):
+        raise click.UsageError("want two resource versions, two runs, or FILE with two --arm")
+    from services.cli.run_difference import show
+
+    quiet = output == "json" or not console.is_terminal
+    sides = _of_arms(targets, arms, seed, assignments, quiet) if arms else _of_runs(targets, runs, quiet)
+    return show(*sides, with_times=with_times, limit=limit, output=output)
+
+
+def _of_arms(
+    targets: tuple[str, ...], arms: tuple[str, ...], seed: int, assignments: tuple[str, ...], quiet: bool
+) -> "tuple[Side, Side]":
+    """Simulate the file in both arms."""
+    from services.cli.run_difference import Side
+    from services.experiments.arms import parse_arms
+    from services.runs.again import decided
+    from services.scenarios.run import load_scenario
+
+    if len(arms) != 2 or len(targets) != 1:
+        fail(f"want one FILE and two --arm, not {len(targets)} and {len(arms)}")
+    shared = Switches.parse(assignments).chosen
+    sides = []
+    with refusing(ScriptError, SwitchError):
+        scenario = load_scenario(Path(targets[0]))
+        for arm in parse_arms(arms):
+            with PodsView(f"{scenario.name} · {arm.name} · seed {seed}", quiet=quiet) as view:
+                made = decided(scenario, seed, {**shared, **arm.switches}, view.progress)
+            origin = {
+                "run": "",
+                "scenario": scenario.name,
+                "arm": arm.name,
+                "seed": seed,
+                "switches": list(made.result.switches),
+                "digest": made.result.digest,
+                "passed": made.result.passed,
+            }
+            sides.append(Side(arm.name, origin, made.decisions))
+    return sides[0], sides[1]
+
+
+def _of_runs(targets: tuple[str, ...], runs: str, quiet: bool) -> "tuple[Side, Side]":
+    """Return the runs that are named; of a comparison its first two arms, with its first seed."""
+    if len(targets) > 2:
+        fail(f"two runs are compared, and {len(targets)} are named: {' '.join(targets)}")
+    folder, names = RunsFolder(Path(runs)), targets
+    with refusing(UnknownRun, Unreadable):
+        if len(targets) == 1:
+            record, arm, _ = folder.named(targets[0])
+            if record.kind != "comparison" or arm or len(record.arms) < 2:
+                fail(f"{targets[0]}: want two runs, or a comparison, whose first two arms are compared")
+            names = tuple(f"{record.id}/{name}/{record.seeds[0]}" for name in list(record.arms)[:2])
+        first, second = (_side(folder, name, quiet) for name in names)
+    if first.label == second.label:
+        first, second = first._replace(label=names[0]), second._replace(label=names[1])
+    return first, second
+
+
+def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
+    """Return one run: as it is kept, or made again. Raises: UnknownRun, Unreadable."""
+    from services.cli.run_difference import Side
+    from services.runs.again import NotAgain, decided_again, since, wanted_of
+
+    record, arm, seed = folder.named(name)
+    origin = {
+        "run": record.id,
+        "scenario": record.scenario,
+        "arm": arm,
+        "seed": record.seed if seed is None else seed,
+        "switches": record.result.get("switches", []),
+        "revision": record.origin.revision,
+        "dirty": bool(record.origin.changes),
+        "version": record.origin.version,
+        "digest": record.digest,
+        "passed": record.passed,
+    }
+    if record.kind == "run":
+        return Side(record.id, origin, since(folder.decisions(record.id), record.started_s))
+    with refusing(NotAgain):
+        wanted = wanted_of(folder, record, arm, seed)
+        with PodsView(f"{wanted.name} again", quiet=quiet) as view:
+            made = decided_again(wanted, view.progress)
+    switches = list(made.result.switches)
+    origin |= {"digest": wanted.digest, "switches": switches, "passed": wanted.passed}
+    return Side(wanted.name, origin, made.decisions)
+
+
+def _versions(before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str) -> int:
     api = MeshApi(data)
     kinds = [api.kind_named(name) for name in names] or [
         kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)

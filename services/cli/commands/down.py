@@ -1,7 +1,6 @@
 """`keplab down`: stop the mesh of a data directory."""
 
 import os
-import shutil
 import signal
 import time
 from contextlib import suppress
@@ -10,6 +9,8 @@ from pathlib import Path
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option
+from services.runtime import mesh_directory
+from services.runtime.config import MeshError
 from services.runtime.mesh_directory import LOCK_FILE, holder, is_alive
 
 STOP_MAX_S = 60.0
@@ -28,9 +29,12 @@ Examples:
 
 @click.command("down", epilog=EPILOG)
 @data_option
-@click.option("--purge", is_flag=True, help="also remove the data directory")
+@click.option("--purge", is_flag=True, help="also remove all that the mesh has stored")
 def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
-    """Stop the mesh that runs on a data directory; what is stored stays there."""
+    """Stop the mesh; what is stored stays.
+
+    With --purge that goes, too, and the data directory with it unless there is something else in it.
+    """
     asked = time.monotonic()
     signalled: list[int] = []
     while True:
@@ -48,7 +52,20 @@ def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
             return EXIT_FAILED
         time.sleep(POLL_S)
     click.echo("mesh is down" if signalled else f"no mesh runs on {data}")
-    if purge and (data / LOCK_FILE).exists():
-        shutil.rmtree(data)
+    return _purge(data) if purge else EXIT_OK
+
+
+def _purge(data: Path) -> int:
+    had_mesh = (data / LOCK_FILE).exists()
+    try:
+        left = mesh_directory.purge(data)
+    except (OSError, MeshError) as error:
+        click.echo(f"Error: {data}: {error}", err=True)
+        return EXIT_FAILED
+    if not had_mesh:
+        click.echo(f"nothing to remove: no mesh ever ran on {data}")
+    elif left:
+        click.echo(f"removed the mesh's data from {data}; not the mesh's, and kept: {', '.join(left)}")
+    else:
         click.echo(f"removed {data}")
     return EXIT_OK

@@ -55,10 +55,11 @@ Instead of devices and pools it may have ResourceSlices, as `kubectl get resourc
 @click.argument("act", required=False)
 @click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
 def COMMAND(**given: Any) -> int:  # noqa: N802
-    """Be an emulated DRA driver until Ctrl-C, or with ACT have the one that runs do something.
+    """Be an emulated DRA driver, or command one that runs.
 
-    It registers with the kubelet of its node, publishes ResourceSlices, and prepares claims over the kubelet's gRPC
-    API (dra.v1). The node must take plugins: `keplab up --device-sockets`, or drivers in its definition.
+    Without ACT it runs until Ctrl-C; with ACT the one that runs does that. It registers with the kubelet of its node,
+    publishes ResourceSlices, and prepares claims over the kubelet's gRPC API (dra.v1). The node must take plugins:
+    `keplab up --device-sockets`, or drivers in its definition.
     """
     data: Path = given["data"].absolute()
     _check(given)

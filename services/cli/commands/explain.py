@@ -1,14 +1,17 @@
 """`keplab explain`: why is it so; asked of the scheduler that decided it."""
 
-import urllib.error
-import urllib.request
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
 
-from services.api.meta import Key
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
@@ -19,15 +22,16 @@ from services.cli.output import (
     print_table,
     refusing,
 )
-from services.runtime.credentials import admin_headers
+from services.cli.scenario_files import SCENARIO
 from services.runtime.mesh_directory import read_state
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.simulation.simulated_mesh import SimMesh
+
+if TYPE_CHECKING:
+    from services.scenarios.simulation.simulated_mesh import SimMesh
 
 TIMEOUT_S = 10.0
 BEST_NODES = 5
 DEVICES_NAMED = 3
+NAMES_SHOWN = 10
 POD_KINDS = ("pod", "pods", "po")
 EPILOG = """\
 \b
@@ -35,7 +39,8 @@ Examples:
   keplab explain pod/web-7d4b9c-x2x5k -n shop       (a mesh started by `keplab up`)
   keplab explain pod/web-7d4b9c-x2x5k -o json | jq .would_fit_if
   keplab explain scheduler/queue                    every pool, who waits there, and for what
-  keplab explain pod/p --run experiments/unbinding/no-alternative.txt
+  keplab explain pod/wide --run experiments/unbinding/no-alternative.txt
+  keplab explain 'pod/web-*' --run experiments/runaway/runaway-unbind.txt
 """
 
 
@@ -43,51 +48,96 @@ Examples:
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
 @data_option
-@click.option("--run", "scenario", type=click.Path(path_type=Path), help="simulate this scenario and ask at its end")
+@click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and ask at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
 def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802
-    """Say why a pod is where it is, or nowhere, and what is the smallest change that would help.
+    """Say why a pod is where it is, or nowhere.
 
-    The answer comes from the scheduler's record of its last decision, its queue, and from filtering again; of a pod
-    with a node whose claims are not prepared, from its kubelet.
+    NAME may be a glob: every pod that it matches is explained. Of one without a node it names the smallest change that
+    would help. The answer comes from the scheduler's record of its last decision, its queue, and from filtering again;
+    of a pod with a node whose claims are not prepared, from its kubelet.
     """
     kind, _, name = target.rpartition("/")
-    if target == "scheduler/queue":
-        path = "/explain/queue"
-    elif kind in POD_KINDS and name:
-        path = f"/explain/{namespace}/{name}"
-    else:
+    if target != "scheduler/queue" and (kind not in POD_KINDS or not name):
         fail(f"{target!r}: want pod/NAME or scheduler/queue")
-    found = _simulated(scenario, seed, path) if scenario is not None else _explained(data, path)
-    if found is None:
-        fail(f"no scheduler knows pod {namespace}/{name}", EXIT_FAILED)
+    asked = Asked(target, namespace, name)
+    answers = _simulated(scenario, seed, asked) if scenario is not None else _explained(data, asked)
     if output == "json":
-        print_json(found)
-    elif path == "/explain/queue":
-        _show_queue(found)
+        print_json(answers if asked.is_glob else answers[0])
+    elif asked.is_queue:
+        _show_queue(answers[0])
     else:
-        _show_pod(found)
+        for i, found in enumerate(answers):
+            click.echo("\n" if i else "", nl=False)
+            _show_pod(found)
     return EXIT_OK
 
 
-def _explained(data: Path, path: str) -> dict[str, Any] | None:
-    """Return what the schedulers of the mesh say: the answer of the one that decided last, or waits for it; with what
-    the pod's kubelet says."""
-    answers = _asked(data, path, "scheduler")
-    if path == "/explain/queue" and len(answers) > 1:
-        return max(answers, key=lambda a: len(a["pods"]))
-    found = _latest(answers)
-    if found is None or not found.get("node"):
-        return found
-    return found | {"kubelet": next(iter(_asked(data, path, "kubelet")), None)}
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for: the queue, or pods of a namespace by name or glob."""
+
+    target: str
+    namespace: str
+    name: str
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is the queue."""
+        return self.target == "scheduler/queue"
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether several pods may be meant."""
+        return not self.is_queue and any(sign in self.name for sign in "*?[")
+
+    def names(self, known: Sequence[str]) -> list[str]:
+        """Return the names of the pods that are meant."""
+        if not self.is_glob:
+            return [self.name]
+        here = [name for space, _, name in (pod.partition("/") for pod in known) if space == self.namespace]
+        return fnmatch.filter(here, self.name)
+
+    def refuse(self, known: Sequence[str]) -> NoReturn:
+        """End the command, because no pod is meant that a scheduler knows; name those that it knows."""
+        close = difflib.get_close_matches(f"{self.namespace}/{self.name}", known, n=NAMES_SHOWN, cutoff=0.5)
+        named = [*close, *(pod for pod in known if pod not in close)]
+        shown = [pod.removeprefix(f"{self.namespace}/") for pod in sorted(named[:NAMES_SHOWN])]
+        more = f" and {len(named) - len(shown)} more" if len(named) > len(shown) else ""
+        has = f"; there {'is' if len(named) == 1 else 'are'} {', '.join(shown)}{more}" if named else ""
+        fail(f"no scheduler knows pod {self.namespace}/{self.name}{has}", EXIT_FAILED)
 
 
-def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
+def _explained(data: Path, asked: Asked) -> list[dict[str, Any]]:
+    """Return what the schedulers of the mesh say of each pod: the answer of the one that decided last, or waits for it;
+    with what the pod's kubelet says."""
+    if asked.is_queue:
+        return [max(_answers(data, "/explain/queue", "scheduler"), key=lambda answer: len(answer["pods"]))]
+
+    def known() -> list[str]:
+        return sorted({pod for each in _answers(data, "/explain/pods", "scheduler") for pod in each["pods"]})
+
+    found: list[dict[str, Any]] = []
+    for name in asked.names(known() if asked.is_glob else ()):
+        path = f"/explain/{asked.namespace}/{name}"
+        answer = _latest(_answers(data, path, "scheduler"))
+        if answer is not None and answer.get("node"):
+            answer |= {"kubelet": next(iter(_answers(data, path, "kubelet")), None)}
+        found += [answer] if answer is not None else []
+    return found or asked.refuse(known())
+
+
+def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     """Return what the mesh's processes of a component answer."""
     state = read_state(data)
     if state is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
+    import urllib.error
+    import urllib.request
+
+    from services.runtime.credentials import admin_headers
+
     answers: list[dict[str, Any]] = []
     headers = admin_headers(data)
     for process in state["processes"]:
@@ -104,26 +154,33 @@ def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
-    found: list[dict[str, Any] | None] = []
+def _simulated(scenario: Path, seed: int, asked: Asked) -> list[dict[str, Any]]:
+    from services.api.meta import Key
+    from services.scenarios.run import load_scenario, simulate
+    from services.scenarios.script.scenario import ScriptError
+
+    found: list[dict[str, Any]] = []
+    known: set[str] = set()
 
     def ask(mesh: SimMesh) -> None:
         components: list[Any] = [mesh.instance(name) for name in mesh.components() if name.startswith("scheduler")]
-        explainers = [found.explainer for found in components if found is not None]
-        if path == "/explain/queue":
-            found.extend(explainer.queue() for explainer in explainers)
-        else:
-            _, _, namespace, name = path.split("/")
-            key = Key(namespace, name)
-            kubelets: list[Any] = [mesh.instance(each) for each in mesh.components() if each.startswith("kubelet/")]
-            waits = (kubelet.explain(key) for kubelet in kubelets if kubelet is not None)
-            on_node = {"kubelet": next((wait for wait in waits if wait is not None), None)}
-            answers = (explainer.pod(key) for explainer in explainers)
-            found.extend(each and each | (on_node if each["node"] else {}) for each in answers)
+        explainers = [each.explainer for each in components if each is not None]
+        if asked.is_queue:
+            found.append(max((each.queue() for each in explainers), key=lambda answer: len(answer["pods"])))
+            return
+        known.update(pod for each in explainers for pod in each.pods())
+        kubelets: list[Any] = [mesh.instance(each) for each in mesh.components() if each.startswith("kubelet/")]
+        for name in asked.names(sorted(known)):
+            key = Key(asked.namespace, name)
+            answer = _latest([each for each in (explainer.pod(key) for explainer in explainers) if each is not None])
+            if answer is not None and answer["node"]:
+                waits = (kubelet.explain(key) for kubelet in kubelets if kubelet is not None)
+                answer["kubelet"] = next((wait for wait in waits if wait is not None), None)
+            found.extend([answer] if answer is not None else [])
 
     with refusing(ScriptError):
         simulate(load_scenario(scenario), seed=seed, afterwards=ask)
-    return _latest([answer for answer in found if answer is not None])
+    return found or asked.refuse(sorted(known))
 
 
 def _latest(answers: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from services.cli.output import (
     set_option,
     write_file,
 )
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import workers_option
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.moments import Event, EventError, nameable, parse_event
@@ -28,7 +29,8 @@ from services.explore.recorder import Found, Trial
 from services.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
 from services.explore.search import Report, Task, explore, record, replayed
 from services.scenarios.run import load_scenario
-from services.scenarios.script.scenario import ScriptError, parse_duration
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.script.value_types import parse_duration
 
 
 class _Duration(click.ParamType[float]):
@@ -50,7 +52,7 @@ Examples:
   keplab explore FILE --around kubelet.stop,n=1 --window 2s --seeds 5 --save race.json --svg race.svg
   keplab explore --replay race.json""",
 )
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=SCENARIO, required=False)
 @click.option("--around", metavar="EVENT", help="ev=NAME[,obj=GLOB][,comp=…][,node=…][,data.KEY=…][,n=N], or list")
 @click.option("--budget", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="runs at most")
 @click.option(
@@ -88,9 +90,10 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     output: str,
 ) -> None:
-    """Run FILE again and again with a few messages held back around EVENT; show the fewest that break it.
+    """Run a scenario in other orders of the same messages.
 
-    The exit code is 1 when something breaks, 2 when FILE or EVENT is wrong.
+    A few messages around EVENT are held back, other ones each time; shown are the fewest that break FILE. The exit code
+    is 1 when something breaks, 2 when FILE or EVENT is wrong.
     """
     Switches.parse(assignments)
     if replay is not None:

@@ -27,10 +27,12 @@ from services.cli.output import (
     set_option,
 )
 from services.cli.results import show_result
+from services.cli.scenario_files import SCENARIO
 from services.runtime.config import MeshError
 from services.scenarios.past import PODS, State, StateError, write_state
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import Scenario, ScriptError, parse_duration, parse_scenario
+from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
+from services.scenarios.script.value_types import parse_duration
 from services.scenarios.script.verbs import VERBS, check
 from services.scenarios.simulation.simulated_mesh import SimMesh
 
@@ -54,7 +56,7 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
 
 
 @click.command("fork", epilog=EPILOG)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=SCENARIO)
 @click.option("--at", type=click.IntRange(1), help="the resource version to begin from; without it, the newest")
 @click.option(
     "--from",
@@ -81,9 +83,10 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     output: str,
 ) -> int:
-    """Simulate from the state that a mesh has now, or had at a resource version, and run a scenario in it.
+    """Simulate from the state of a mesh.
 
-    The exit code is 1 when an expectation or invariant failed.
+    The state is that of now, or of a resource version; FILE is run in it. The exit code is 1 when an expectation or
+    invariant failed.
     """
     overrides = Switches.parse(assignments).chosen
     if file is not None and lines:
@@ -136,10 +139,10 @@ def _scenario(lines: tuple[str, ...], duration: str) -> Scenario:
         parse_duration(duration)
     except ValueError as error:
         raise ScriptError(f"--for {error}") from None
-    scenario = parse_scenario("\n".join((*lines, f"wait {duration}")), "fork", frozenset(VERBS))
+    scenario = parse_scenario("\n".join((*lines, f"wait {duration}")), "fork", VERBS)
     for step in scenario.steps:
         try:
-            check(step)
+            check(scenario, step)
         except ValueError as error:
             raise ScriptError(f"-e {step.text!r}: {error}") from None
     return scenario

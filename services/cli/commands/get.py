@@ -6,6 +6,7 @@ from typing import Any
 import click
 import yaml
 
+from services.cli import completing
 from services.cli.mesh_api import TABLE, MeshApi, Refused, ServedKind, split_target
 from services.cli.output import EXIT_OK, data_option, fail, print_json, print_table
 
@@ -24,7 +25,7 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 
 
 @click.command("get", epilog=EPILOG)
-@click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True)
+@click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True, shell_complete=completing.kinds)
 @click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
 @click.option("-l", "--selector", default="", help="label selector")
@@ -42,7 +43,7 @@ def COMMAND(  # noqa: N802
     output: str,
     data: Path,
 ) -> int:
-    """Show objects of the mesh as they are, or as they were at a resource version."""
+    """Show objects of the mesh as they are or were."""
     word, name = split_target(target)
     if name and (everywhere or selector or field_selector):
         fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE, data_option
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import holder
@@ -20,14 +21,15 @@ Examples:
 
 
 @click.command("restart", epilog=EPILOG)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.processes)
 @click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
 @data_option
 def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N802
-    """Restart processes of the mesh that runs on a data directory, and return when they are ready.
+    """Restart processes of the mesh.
 
-    A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12 s). One that is in CrashLoopBackOff, or
-    is not tried any more, is tried now, and what it did before is forgotten. `keplab status` lists the names.
+    The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12
+    s). One that is in CrashLoopBackOff, or is not tried any more, is tried now, and what it did before is forgotten.
+    `keplab status` lists the names.
     """
     if bool(names) == is_all:
         raise click.UsageError("want the names of processes, or --all")

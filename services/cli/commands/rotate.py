@@ -30,9 +30,10 @@ need the new one after the third. A rotation that was interrupted is continued b
 @click.option("--authority", is_flag=True, help="also change the authority that signs them")
 @output_option
 def COMMAND(data: Path, authority: bool, output: str) -> int:  # noqa: N802
-    """Renew the certificates of the mesh on a data directory now; none of its processes is restarted.
+    """Renew the certificates of the mesh now.
 
-    A running mesh renews them by itself before they expire (`keplab up --certificate-life`).
+    None of its processes is restarted. A running mesh renews them by itself before they expire (`keplab up
+    --certificate-life`).
     """
     if not (data / FOLDER / "ca.key").exists():
         fail(f"no mesh has been on {data}: it has no {FOLDER}/ca.key")

@@ -1,21 +1,31 @@
 """`keplab run`: run scenarios, simulated or as processes."""
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from services.api.switches import SwitchError, Switches
+from services.api.switches import SwitchError, Switches, Value
+from services.cli import completing
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
+from services.cli.recording import Recording, keep, recording, runs_option
 from services.cli.results import show_result
-from services.cli.sweep import failures, show, sweep, sweep_options
+from services.cli.running_mesh import running_mesh, running_mesh_options
+from services.cli.scenario_files import SCENARIO
+from services.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
-from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
+from services.runs.record import Origin, RunRecord
+from services.scenarios.processes.foreign_mesh import Access
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
-from services.scenarios.sweep import Job
+from services.scenarios.sweep import Job, Outcome
 
 
 @click.command(
@@ -27,12 +37,20 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
+  keplab run experiments/containers/broken-parts.txt --containers keplab
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="set a switch; see `keplab switches`",
+)
 @click.option(
     "--engine",
     type=click.Choice(["memory", "sqlite", "etcd"]),
@@ -45,7 +63,9 @@ Examples:
     type=click.Path(path_type=Path),
     help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
 )
+@running_mesh_options
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
+@runs_option
 @sweep_options
 @output_option
 def COMMAND(  # noqa: N802
@@ -58,18 +78,25 @@ def COMMAND(  # noqa: N802
     schedule: Path | None,
     record: Path | None,
     workers: int,
+    server: str,
+    containers: str,
+    runs: str,
     output: str,
 ) -> None:
-    """Run each scenario FILE, or all below a folder, and judge expectations and all invariants.
+    """Run scenarios and judge expectations and invariants.
 
-    With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
-    The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
+    the cores, and only those that failed are printed. Each run is recorded: `keplab runs` lists them, `keplab diff RUN
+    RUN` says where two of them decided differently. The exit code is 1 when an expectation or invariant failed, 2 when
+    a file or switch is wrong.
     """
     overrides = Switches.parse(assignments).chosen
-    files = tuple(_scenario_files(files))
+    given, files = files, tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
+    if (server or containers) and (processes or is_sweep or schedule is not None):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -77,25 +104,71 @@ def COMMAND(  # noqa: N802
     with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in files]
     if is_sweep:
-        _sweep(scenarios, range(seed, seed + seeds), assignments, record, workers, output)
+        _sweep(given, scenarios, range(seed, seed + seeds), assignments, record, workers, runs, output)
     documents, code = [], EXIT_OK
+    access = running_mesh(server, containers)
+    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access)
     for scenario in scenarios:
-        with PodsView(scenario.name, quiet=output == "json") as view, refusing(ScriptError, SwitchError):
-            if not scenario.has_skew:  # else a component of the scenario may have the other switch
-                remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
-            show = view.progress
-            if processes:
-                result = run_as_processes(scenario, seed=seed, overrides=overrides, progress=show, engine=engine)
-            else:
-                traffic = Recorder(saved.schedule).carry if saved.schedule else None
-                result = simulate(scenario, seed=saved.seed, overrides=overrides, progress=show, traffic=traffic)
+        with recording(runs, scenario, keeps_events=processes or schedule is not None) as made:
+            result = _run(scenario, how, made, quiet=output == "json")
+            run_id = made.keep(result, how.assignments, how.command(scenario))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
-        documents.append(result.document())
+        documents.append(result.document() | {"run": run_id})
         if output == "text":
-            show_result(result, scenario.title)
+            show_result(result, scenario.title, run_id)
     if output == "json":
-        print_json(documents[0] if len(documents) == 1 else documents)
+        print_json(documents)
     raise SystemExit(code)
+
+
+@dataclass(frozen=True)
+class _How:
+    """What the command line says of each of its runs. `saved`: the schedule with its seed, empty without one. `access`:
+    to the mesh that runs already, None for one of the run's own."""
+
+    processes: bool
+    engine: str
+    overrides: dict[str, Value]
+    assignments: tuple[str, ...]
+    schedule: Path | None
+    saved: Trial
+    access: Access | None
+
+    def command(self, scenario: Scenario) -> str:
+        """Return what repeats the run."""
+        if self.schedule is not None:
+            return f"keplab run {shlex.quote(scenario.path)} --schedule {shlex.quote(str(self.schedule))}"
+        as_processes = f" --processes --engine {self.engine}" if self.processes else ""
+        if self.access is not None:
+            as_processes = f" {self.access.option}"
+        return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
+
+
+def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunResult:
+    seed, overrides = how.saved.seed, how.overrides
+    with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
+        if not scenario.has_skew:  # else a component of the scenario may have the other switch
+            remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
+        if how.access is not None:
+            return run_against(scenario, how.access, seed=seed, overrides=overrides, progress=view.progress)
+        if how.processes:
+            return run_as_processes(
+                scenario,
+                seed=seed,
+                overrides=overrides,
+                progress=view.progress,
+                engine=how.engine,
+                on_line=made.on_line,
+            )
+        return simulate(
+            scenario,
+            seed=seed,
+            overrides=overrides,
+            progress=view.progress,
+            traffic=Recorder(how.saved.schedule).carry if how.saved.schedule else None,
+            on_line=made.on_line,
+            beforehand=made.beforehand,
+        )
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
@@ -109,33 +182,75 @@ def _scenario_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _sweep(
+    given: tuple[Path, ...],
     scenarios: Sequence[Scenario],
     seeds: range,
     assignments: tuple[str, ...],
     record: Path | None,
     workers: int,
+    runs: str,
     output: str,
 ) -> NoReturn:
     """Run every scenario with every seed, seed by seed, so that a sweep cut short has seen all scenarios."""
     jobs = [Job(scenario.path, assignments, number) for number in seeds for scenario in scenarios]
     outcomes, is_interrupted = sweep(jobs, record, workers, run_job, what="runs", quiet=output == "json")
     failed = failures(outcomes)
+    if outcomes:
+        keep(runs, partial(_sweep_record, given, scenarios, seeds, assignments, outcomes), Path(scenarios[0].path))
     if output == "json":
-        print_json(
-            {
-                "scenarios": [scenario.path for scenario in scenarios],
-                "seeds": list(seeds),
-                "runs": len(outcomes),
-                "passed": len(outcomes) - len(failed),
-                "failed": failed,
-                "interrupted": is_interrupted,
-            }
-        )
+        print_json([_element(outcome) for outcome in outcomes])
     else:
         show(outcomes, "runs")
     if is_interrupted:
         raise KeyboardInterrupt
     raise SystemExit(EXIT_FAILED if failed else EXIT_OK)
+
+
+def _sweep_record(
+    given: tuple[Path, ...],
+    scenarios: Sequence[Scenario],
+    seeds: range,
+    assignments: tuple[str, ...],
+    outcomes: Sequence[Outcome],
+    origin: Origin,
+) -> RunRecord:
+    """Return the record of a sweep: in sum, and what repeats the first runs that failed."""
+    failed = failures(outcomes)
+    files = " ".join(shlex.quote(str(path)) for path in given)
+    is_one = len(scenarios) == 1
+    return RunRecord(
+        "",
+        "sweep",
+        scenarios[0].name if is_one else f"{len(scenarios)} scenarios",
+        "simulated",
+        not failed,
+        f"keplab run {files} --seed {seeds[0]} --seeds {len(seeds)}{Job('', assignments, 0).sets}",
+        origin,
+        seed=seeds[0],
+        assignments=list(assignments),
+        wall_s=round(sum(outcome.wall_s for outcome in outcomes), 3),
+        title=scenarios[0].title if is_one else "",
+        seeds=list(seeds),
+        result={"runs": len(outcomes), "passed": len(outcomes) - len(failed), "failed": failed[:SHOWN_MAX]},
+    )
+
+
+def _element(outcome: Outcome) -> dict[str, Any]:
+    """Return a run of a sweep as `-o json` prints it: as any run, but without measures, and with what repeats it."""
+    return {
+        "scenario": Path(outcome.scenario).stem,
+        "path": outcome.scenario,
+        "mode": "simulated",
+        "seed": outcome.seed,
+        "digest": outcome.digest,
+        "passed": not outcome.problem,
+        "error": outcome.problem,
+        "expectations": outcome.expectations,
+        "violations": outcome.violations,
+        "virtual_s": round(outcome.virtual_s, 6),
+        "wall_s": round(outcome.wall_s, 3),
+        "command": outcome.command,
+    }
 
 
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:

@@ -2,11 +2,7 @@
 
 import shutil
 import time
-import urllib.error
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +10,9 @@ import click
 
 from services.api.times import duration, format_time, parse_time
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
-from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.control import NoAnswer, ask
-from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import STATE_FILE, holder, parent_of, read_state
-from services.runtime.rotation import held
 
 MEASURED = (
     ("StoreReadOnly", "keplab_store_read_only", "the store is full: reads go on, writes get 503 until there is space"),
@@ -49,9 +42,10 @@ many devices it publishes in how many ResourceSlices.
 @data_option
 @output_option
 def COMMAND(data: Path, output: str) -> int:  # noqa: N802
-    """Show the processes of the mesh, where to reach it, when its certificates expire, and its DRA drivers.
+    """Show the processes of the mesh and where to reach it.
 
-    Exit code 1 when none runs, one is not ready, or a condition holds.
+    Also shown are its DRA drivers, and when its certificates expire. Exit code 1 when none runs, one is not ready, or a
+    condition holds.
     """
     state = _state(data)
     if state is None:
@@ -63,6 +57,11 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
             what = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}; try `keplab up`"
             click.echo(what)
         return EXIT_FAILED
+    from concurrent.futures import ThreadPoolExecutor
+
+    from services.cli.registered_drivers import registered_drivers
+    from services.runtime.credentials import admin_headers
+
     _compare_with_kernel(state)
     headers, processes = admin_headers(data), state["processes"]
     with ThreadPoolExecutor(max_workers=len(processes) or 1) as pool:
@@ -108,6 +107,10 @@ def _metrics(process: dict[str, Any], headers: dict[str, str]) -> dict[str, floa
     port = process.get("ports", {}).get("health", 0)
     if not process["ready"] or not port:
         return {}
+    import urllib.error
+    import urllib.request
+    from http.client import HTTPException
+
     try:
         asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
         with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
@@ -149,6 +152,8 @@ def _conditions(data: Path, state: dict[str, Any], metrics: dict[str, dict[str, 
 
 def _certificates(data: Path) -> list[dict[str, str]]:
     """Return the mesh's certificates: name, whom it names, when it expires; none for files that cannot be read."""
+    from services.runtime.rotation import held
+
     try:
         found = held(data)
     except (OSError, ValueError):

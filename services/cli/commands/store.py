@@ -30,9 +30,9 @@ lost, versions go on a thousand million higher, and clients that have seen the l
 @click.option("--accept-loss", is_flag=True, help="go on with what is there, without what is lost")
 @output_option
 def COMMAND(data: Path, accept_loss: bool, output: str) -> int:  # noqa: N802
-    """Look at the store of a mesh that does not run: newest version, objects, and whether an API server serves it.
+    """Look at the store of a mesh that does not run.
 
-    Exit code 1 when it would be refused.
+    It shows the newest version, objects, and whether an API server serves it. Exit code 1 when it would be refused.
     """
     # Only here: other commands need no database.
     from apiserver_fake.storage.sqlite import SqliteJournal

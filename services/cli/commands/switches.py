@@ -4,6 +4,7 @@ import click
 
 from services.api.release import FOLLOWED, RELEASES
 from services.api.switches import REGISTER, Switch
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
 
 EPILOG = """\
@@ -17,18 +18,19 @@ Examples:
 
 
 @click.command("switches", epilog=EPILOG)
-@click.argument("pattern", required=False, default="")
+@click.argument("pattern", required=False, default="", shell_complete=completing.switch_names)
 @click.option(
     "--release", type=click.Choice(tuple(RELEASES)), default=FOLLOWED, help=f"Whose defaults are shown ({FOLLOWED})."
 )
 @click.option("--differing", is_flag=True, help="Only switches whose default is not the same in every release.")
 @output_option
 def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  # noqa: N802
-    """List every switch: what can be chosen between designs, its default, where it comes from and what shows it.
+    """List the switches: every choice between designs.
 
-    What shows it is a scenario that compares its values: `keplab run` it with and without `--set`. PATTERN keeps those
-    whose name or meaning contains it. `--set emulate.version=1.35` takes all defaults of that release; SINCE names the
-    releases from which on a default is another.
+    Each has a default, a source and a scenario that shows it. What shows it is a scenario that compares its values:
+    `keplab run` it with and without `--set`. PATTERN keeps those whose name or meaning contains it. `--set
+    emulate.version=1.35` takes all defaults of that release; SINCE names the releases from which on a default is
+    another.
     """
     wanted = pattern.lower()
     found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
@@ -42,6 +44,7 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
                 (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, s.source, s.shown_by)
                 for s in found
             ],
+            spare=("SINCE", "SOURCE", "SHOWN BY"),
         )
     else:
         click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
@@ -69,9 +72,9 @@ def _since(switch: Switch) -> str:
 
 def _values(switch: Switch) -> str:
     if switch.type == "flag":
-        return "true|false"
+        return "true | false"
     if switch.values:
-        return "|".join(switch.values)
+        return " | ".join(switch.values)
     low = "" if switch.minimum is None else f"{switch.minimum:g}"
     high = "" if switch.maximum is None else f"{switch.maximum:g}"
     return f"{switch.type} {low}..{high}" if low or high else switch.type

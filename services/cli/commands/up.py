@@ -169,10 +169,11 @@ Examples:
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
 def COMMAND(**given: Any) -> int:  # noqa: N802
-    """Start a mesh on this machine: API server, scheduler, controllers and emulated kubelets.
+    """Start a mesh of processes on this machine.
 
-    It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
-    with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
+    They are API server, scheduler, controllers and kubelets that host emulated nodes. It runs until Ctrl-C, or with
+    --detach until `keplab down`. kubectl, client-go and other clients reach it with the kubeconfig it writes. State
+    survives in the data directory: up again continues where it was.
     """
     is_first = not (given["data"] / LOCK_FILE).exists()
     is_new, fd = _held(given["data"], given.pop("lock_fd"))

@@ -5,7 +5,6 @@ of a run. Pods of two runs are compared by *role*: a bare pod's name, or its own
 creation, because generated names mean nothing.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from services.api.meta import Condition, Key, find_condition
 from services.reconcile.controller import Change
 from services.scenarios.measures import quantile
 from services.scenarios.measures.claims import ClaimCosts
+from services.scenarios.measures.phases import Phases, Sample
 from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.measures.scheduling_results import Misreported, ReportedReason, SchedulingResults
@@ -61,24 +61,13 @@ class PodHistory:
         return self.phase
 
 
-@dataclass(frozen=True)
-class Sample:
-    """How many pods were in each phase at one moment; `failed_total`: how many ever failed."""
-
-    at_s: float
-    pending: int
-    running: int
-    failed: int
-    failed_total: int
-
-
 class History:
     """All pods of a run, in order of creation."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodHistory] = {}
-        self.samples: list[Sample] = []
         self.resizes = Resizes()
+        self._phases, self._phases_of_owned = Phases(), Phases()
         self._roles: dict[str, int] = {}
         self._said_of_groups: dict[Key, list[tuple[float, ReportedReason]]] = {}
 
@@ -87,16 +76,20 @@ class History:
         pod = change.object
         meta = pod.metadata
         record = self.pods.get(meta.uid)
+        is_new = record is None
         if record is None:
             record = PodHistory(meta.uid, meta.name, self._role(pod), meta.controller is not None, now_s)
             self.pods[meta.uid] = record
             if (group := pod.spec.scheduling_group) is not None:
                 record.group = Key(meta.namespace, group.pod_group_name)
+        before = "" if is_new or record.gone_s is not None else record.phase
         if change.new is None:
             record.gone_s = now_s
-            return
-        self._advance(record, change.new, now_s)
-        self.resizes.observe(change, now_s)
+        else:
+            self._advance(record, change.new, now_s)
+            self.resizes.observe(change, now_s)
+        for phases in (self._phases, self._phases_of_owned) if record.is_owned else (self._phases,):
+            phases.move(before, "" if record.gone_s is not None else record.phase, now_s)
 
     def observe_group(self, change: Change[PodGroup], now_s: float) -> None:
         """Take one change of a pod group, seen at `now_s`."""
@@ -140,10 +133,20 @@ class History:
             record.failed_s, record.reason = now_s, pod.status.reason
 
     def sample(self, now_s: float) -> None:
-        """Count phases now and remember the count."""
-        phases = Counter(p.phase for p in self.pods.values() if p.gone_s is None)
-        failed_total = sum(p.failed_s is not None for p in self.pods.values())
-        self.samples.append(Sample(now_s, phases["Pending"], phases["Running"], phases["Failed"], failed_total))
+        """Note that nothing has changed since the last sample."""
+        self._phases.sample(now_s)
+        self._phases_of_owned.sample(now_s)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """How many pods were in each phase, whenever that changed."""
+        return self._phases.samples
+
+    @property
+    def measured_samples(self) -> list[Sample]:
+        """The same of the pods that are measured: those that controllers created, where there are any."""
+        has_owned = any(pod.is_owned for pod in self.pods.values())
+        return self._phases_of_owned.samples if has_owned else self._phases.samples
 
 
 class Writes:
@@ -176,6 +179,20 @@ class Writes:
             "jobs_failed": float(sum(not is_complete for _, is_complete in ended)),
             "job_duration_p50_s": quantile([took_s for took_s, _ in ended], 0.50),
         }
+
+
+SEEN_BY_CLIENTS = (
+    "pods_created",
+    "pods_failed",
+    "pods_running_at_end",
+    "pods_disturbed",
+    "unbinds",
+    "failed_per_min",
+    "first_running_s",
+    "time_to_running_p50_s",
+    "time_to_running_p99_s",
+)
+"""What needs no event log: watches show it."""
 
 
 class Measures:

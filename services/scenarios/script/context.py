@@ -1,15 +1,18 @@
-"""The state of a scenario that runs, and what all verbs share."""
+"""The state of a scenario that runs, what all verbs share, and how a function becomes a verb."""
 
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from services.client.client import Client
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
-from services.scenarios.script.scenario import Step
+from services.scenarios.script.blocks import Block
+from services.scenarios.script.declaration import Argument, Declaration, explained
+from services.scenarios.script.scenario import Scenario, Step
 
 
 @dataclass
@@ -19,7 +22,7 @@ class ScenarioContext:
     mesh: Mesh
     client: Client
     observer: Observer
-    folder: Path
+    scenario: Scenario
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)
@@ -27,27 +30,63 @@ class ScenarioContext:
     """Faults that wait for their moment; a scenario in which one never came did not run as written."""
 
 
-Verb = Callable[[ScenarioContext, Step], Coroutine[None, None, None]]
+Perform = Callable[[ScenarioContext, Step], Coroutine[None, None, None]]
+Check = Callable[[Scenario, Step], None]
+"""Raises ValueError for a mistake of a line that can be seen before anything starts."""
 
 
-def named(*verbs: Verb) -> dict[str, Verb]:
-    """Return the verbs by name: each is called as its function is."""
-    return {verb.__name__.replace("_", "-"): verb for verb in verbs}
+async def _nothing(context: ScenarioContext, step: Step) -> None:
+    """Do nothing."""
 
 
-def one(step: Step, what: str) -> str:
-    """Return the only argument. Raises: ValueError saying what was wanted."""
-    if len(step.args) != 1:
-        raise ValueError(f"{step.verb} wants {what}")
-    return step.args[0]
+@dataclass(frozen=True)
+class Verb(Declaration):
+    """An act: what its line may say, what it does, and what is looked at before anything starts."""
+
+    perform: Perform = _nothing
+    check: Check | None = None
 
 
-def beside(context: ScenarioContext, name: str) -> Path:
+def verb(
+    topic: str, *arguments: Argument, name: str = "", examples: tuple[str, ...] = (), **declared: Any
+) -> Callable[[Perform], Verb]:
+    """Have a function be the verb of its name; its docstring is what the reference says.
+
+    `declared` are the fields of `Verb`: options, others, text, block, form, check.
+    """
+
+    def made(perform: Perform) -> Verb:
+        meaning, notes = explained(perform.__doc__)
+        called = name or perform.__name__.replace("_", "-")
+        return Verb(called, topic, meaning, notes, arguments, examples=examples, perform=perform, **declared)
+
+    return made
+
+
+def verbs_in(module: dict[str, Any]) -> dict[str, Verb]:
+    """Return the verbs that a module has made, by name, in their order."""
+    return {each.name: each for each in module.values() if isinstance(each, Verb)}
+
+
+def beside(scenario: Scenario, name: str) -> Path:
     """Return the path of a file beside the scenario. Raises: ValueError when it lies elsewhere."""
-    path = (context.folder / name).resolve()
-    if not path.is_relative_to(context.folder.resolve()):
+    folder = Path(scenario.path).parent
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} lies outside the scenario's folder")
     return path
+
+
+def file_of(scenario: Scenario, name: str) -> Block:
+    """Return a file that stands inside the scenario, or beside it. Raises: ValueError when there is none."""
+    if (inside := scenario.files.get(scenario.beside(name))) is not None:
+        return inside
+    path = beside(scenario, name)
+    try:
+        return Block(scenario.beside(name), path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"{name}: there is no such file beside the scenario: {said}") from None
 
 
 def substitute(context: ScenarioContext, text: str) -> str:

@@ -5,6 +5,7 @@
 A driver is `NAME:DEVICES`, or a file beside the scenario as `keplab dra-driver --config` takes it; options win over it.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
@@ -14,19 +15,31 @@ from kubelet.dra.emulated.definition import NODE_NAME, DriverDefinition, read_de
 from kubelet.dra.emulated.files import API_VERSION, SUFFIXES, read_drivers
 from services.api.errors import BadRequest
 from services.api.meta import Document
-from services.scenarios.script.scenario import NodeLine
+from services.scenarios.script.blocks import located
+from services.scenarios.script.scenario import NodeLine, Scenario
 
 _SLICE = "ResourceSlice"
 _LEAD = f'{_SLICE} in version "v1" cannot be handled as a {_SLICE}: '
 
 
-def drivers_beside(declared: NodeLine, folder: Path) -> Document:
+def drivers_beside(declared: NodeLine, scenario: Scenario) -> Document:
     """Return the drivers that the option `drivers=` names, as a node definition lists them; nothing when all are short.
-    Raises: ValueError."""
+    Raises: ValueError, BlockError for one that stands inside the scenario."""
     text = declared.options.get("drivers", "")
-    if not any(each.partition(":")[0].endswith(SUFFIXES) for each in text.split("+")):
+    names = [each.partition(":")[0] for each in text.split("+")]
+    if not any(name.endswith(SUFFIXES) for name in names):
         return {}
-    found = read_drivers(text, folder)
+    inside = {name: scenario.files[path] for name in names if (path := scenario.beside(name)) in scenario.files}
+    try:
+        return _read(declared, text, Path(scenario.path).parent, {name: block.text for name, block in inside.items()})
+    except ValueError as error:
+        if len(inside) == len(names) == 1:
+            raise located(inside[names[0]], error) from None
+        raise
+
+
+def _read(declared: NodeLine, text: str, folder: Path, inside: Mapping[str, str]) -> Document:
+    found = read_drivers(text, folder, inside)
     for each in found:
         definition = read_definition(each)
         try:

@@ -4,25 +4,23 @@
     expect [within 5s | always | for 30s] each RESOURCE [FILTER…] PATH OP VALUE
     expect [within 5s | always | for 30s] created RESOURCE [name=GLOB] OP NUMBER
 
-A FILTER is `path=value|value` with globs; the short paths are name, namespace, phase, node, reason,
-and `label.KEY`; any other is a dotted path into the document. OP is == != >= <= > < or ~ (contains).
-`always` is judged from here to the end of the scenario, `for` during that time, `within` until it holds.
-Pure.
+FORMS, MODES, OPERATORS and PATHS below say what each means, and are what a line is read by. Pure.
 """
 
 import fnmatch
 import operator
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from apiserver_fake.schema.schemas import ANYTHING, shape_of
 from services.api.meta import Document, Resource
 from services.api.resources import resources
+from services.scenarios.script.declaration import Argument, Declaration
+from services.scenarios.script.value_types import parse_duration, suggestion, words_of
 
-LINE_MAX = 1 << 16
-"""Characters of a line: splitting it takes time in the square of its longest word."""
+TOPIC: Final = "Expectations"
 _DOT = re.compile(r"\.(?![^\[]*\])")
 """A dot that is in no brackets."""
 _OPS: dict[str, Callable[[Any, Any], bool]] = {
@@ -40,6 +38,90 @@ _SHORT = {
     "node": "spec.nodeName",
     "reason": "status.reason",
 }
+MODES: Final[Mapping[str, str]] = {
+    "": "now",
+    "within DURATION": "as soon as it holds; it fails when that time is over",
+    "for DURATION": "during all of that time, while the scenario waits",
+    "always": "from here to the end of the scenario, which goes on meanwhile",
+}
+OPERATORS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_OPS, "as numbers when both are, else as texts"),
+    "~": "contains; `each` only",
+}
+PATHS: Final[Mapping[str, str]] = {
+    **{short: f"`{path}`" for short, path in _SHORT.items()},
+    "label.KEY": "a label",
+    "annotation.KEY": "an annotation",
+    "spec.nodeName": "any dotted path into the object",
+    "conditions[Ready].status": "a list's member by its type, name or key",
+    "containers[0]": "a list's member by its place",
+    "allocatable[example.com/gpu]": "a key with dots of its own",
+}
+_RESOURCE = Argument("RESOURCE", "plural, singular or short name: `pods`, `po`, `deployments.apps`")
+_FILTER = Argument("PATH=GLOB|GLOB", "only objects that have one of these there", count="any")
+_OP, _NUMBER = Argument("OP", "a comparison"), Argument("NUMBER", "a whole number")
+FORMS: Final[Mapping[str, Declaration]] = {
+    each.name: each
+    for each in (
+        Declaration(
+            "count",
+            TOPIC,
+            "How many objects are stored.",
+            arguments=(_RESOURCE, _FILTER, _OP, _NUMBER),
+            examples=(
+                """\
+# Two of the three are placed at once, none ever on n2
+nodes n1..n2 cpu=4 zone=a
+cordon n2
+expect always count pods node=n2 == 0
+replicaset web replicas=3 cpu=2
+expect within 10s count pods name=web-* phase=Running|Succeeded == 2
+expect for 3s count po spec.nodeName= == 1
+expect count pods label.app=web >= 3
+""",
+            ),
+        ),
+        Declaration(
+            "each",
+            TOPIC,
+            "What every object that is stored has at a path; false when there is none.",
+            arguments=(_RESOURCE, _FILTER, Argument("PATH", "what is compared"), _OP, Argument("VALUE", "with what")),
+            examples=(
+                """\
+# Paths into an object
+nodes n1 cpu=4 extended=example.com/gpu:2
+pod web cpu=1 labels=app:web
+expect within 10s each pods name=web status.conditions[Ready].status == True
+expect each pods phase == Running
+expect each pods label.app == web
+expect each pods spec.containers[0].resources.requests.cpu == 1
+expect each pods spec.containers[main].image ~ pause
+expect each nodes status.allocatable[example.com/gpu] >= 2
+expect each events reason=Scheduled message ~ n1
+""",
+            ),
+        ),
+        Declaration(
+            "created",
+            TOPIC,
+            "How many objects were ever created; the one filter is `name`.",
+            arguments=(_RESOURCE, Argument("name=GLOB", "only those of such a name", count="optional"), _OP, _NUMBER),
+            examples=(
+                """\
+# A ReplicaSet replaces a pod that is deleted
+nodes n1 cpu=4
+replicaset web replicas=1 cpu=1
+expect within 10s count pods phase=Running == 1
+delete pod/web-* grace=0
+expect within 10s created pods name=web-* == 2
+expect within 10s count pods phase=Running == 1
+""",
+            ),
+        ),
+    )
+}
+"""What an expectation may be about. Each line is `expect`, a mode and one of these."""
+USAGE: Final = "expect [within T | for T | always] count|each|created RESOURCE … OP VALUE"
 
 
 class World(Protocol):
@@ -180,32 +262,26 @@ def resource_named(name: str) -> Resource | None:
     return next((r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names)), None)
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a line as a shell splits it. Raises: ValueError for an open quote and above LINE_MAX."""
-    if len(text) > LINE_MAX:
-        raise ValueError(f"the line has {len(text):,} characters; want at most {LINE_MAX:,}")
-    return shlex.split(text)
-
-
-def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectation:
+def parse_expectation(text: str) -> Expectation:
     """Return the expectation. Raises: ValueError saying what was expected where."""
     words = words_of(text)
     mode, seconds = "now", 0.0
     if words and words[0] in ("within", "for"):
         if len(words) < 2:
             raise ValueError(f"{words[0]!r} wants a duration")
-        mode, seconds = words[0], duration(words[1])
+        mode, seconds = words[0], parse_duration(words[1])
         words = words[2:]
     elif words and words[0] == "always":
         mode, words = "always", words[1:]
-    if len(words) < 4 or words[0] not in ("count", "each", "created"):
-        raise ValueError("want: expect [within T | for T | always] count|each|created RESOURCE … OP VALUE")
+    if len(words) < 4 or words[0] not in FORMS:
+        near = suggestion(words[0], (*FORMS, "within", "for", "always")) if words and words[0] not in FORMS else ""
+        raise ValueError(f"want: {USAGE}{near}")
     what, resource = words[0], resource_named(words[1])
     if resource is None:
-        raise ValueError(f"no resource is called {words[1]!r}; there are: {', '.join(resources())}")
+        raise ValueError(no_resource(words[1]))
     op, value = words[-2], words[-1]
-    if op not in (*_OPS, "~"):
-        raise ValueError(f"{op!r} is no comparison; want one of {' '.join(_OPS)} ~")
+    if op not in OPERATORS:
+        raise ValueError(f"{op!r} is no comparison; want one of {' '.join(OPERATORS)}")
     middle = words[2:-2]
     path = ""
     if what == "each":
@@ -216,10 +292,37 @@ def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectatio
         raise ValueError(f"{op!r}: `{what}` compares numbers; want one of {' '.join(_OPS)}")
     elif not value.isdigit():
         raise ValueError(f"{value!r}: `{what}` compares with a whole number")
+    if path:
+        check_path(resource, path)
     filters = []
     for word in middle:
         name, sign, values = word.partition("=")
         if not sign:
             raise ValueError(f"{word!r} is no filter; want path=value")
+        if what == "created" and name != "name":
+            raise ValueError(f"{word!r}: `created` knows names alone; want name=GLOB, or `count`")
+        check_path(resource, name)
         filters.append(Filter(name, tuple(values.split("|"))))
     return Expectation(text, mode, seconds, what, resource.name, tuple(filters), path, op, value)
+
+
+def check_path(resource: Resource, path: str) -> None:
+    """Raise ValueError for a path that no object of the resource can have: an expectation about it says nothing."""
+    if path in _SHORT or path.startswith(("label.", "annotation.")):
+        return
+    shape, above = shape_of(resource.api_version, resource.kind), ""
+    for part in _DOT.split(path):
+        name, sign, _ = part.partition("[")
+        known = None if shape.values is not None or shape.keeps_unknown else shape.fields
+        if name and known is not None and name not in known:
+            near = suggestion(name, (*known, *(() if above else PATHS)))
+            raise ValueError(f"{resource.plural} have no field {above}{name}{near}")
+        shape = shape.member(name) if name else shape
+        shape = (shape.items or shape.values or ANYTHING) if sign else shape
+        above += f"{part}."
+
+
+def no_resource(name: str) -> str:
+    """Return that there is no resource of that name, and which is near."""
+    known = [word for each in resources().values() for word in (each.name, each.plural, each.singular)]
+    return f"no resource is called {name!r}{suggestion(name, known)}; there are: {', '.join(resources())}"

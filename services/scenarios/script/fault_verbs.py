@@ -5,46 +5,54 @@ healed by the same verb without options, what is wrong with a node by `heal`.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
 from kubelet.runtime.script import FORM
 from services.api.switches import Switches
-from services.client.link_faults import LinkFaults
-from services.runtime.machine import disk_error
-from services.scenarios.corruption import corrupted
+from services.client.link_faults import CUTS, SORTS, LinkFaults
+from services.scenarios.corruption import DAMAGES, VICTIMS
 from services.scenarios.mesh import Site
-from services.scenarios.script.context import ScenarioContext, beside, named, one, substitute
-from services.scenarios.script.scenario import Step, parse_duration, parse_names
-from services.scenarios.script.workload import pairs
+from services.scenarios.script.context import ScenarioContext, file_of, substitute, verb, verbs_in
+from services.scenarios.script.declaration import FILE, Argument, Option
+from services.scenarios.script.scenario import Scenario, Step
+from services.scenarios.script.value_types import (
+    CHANCE,
+    COUNT,
+    DURATION,
+    INTEGER,
+    NAME,
+    OFFSET,
+    SHARE,
+    as_type,
+    choice,
+    parse_duration,
+    parse_names,
+    parse_pairs,
+)
 from services.scenarios.switch_readers import check_readers
 
+TOPIC: Final = "Faults"
+OF_NODES: Final = "Nodes"
 STARVED_PERIOD_S = 0.5
 LOOK_S = 0.05
-_OPTIONS = {
-    "kill": {"down", "at", "count"},
-    "pause": {"for", "at", "count"},
-    "link": {"cut", "slow", "watch-delay", "loss", "duplicate", "drop", "late"},
-    "clock": {"by"},
-    "disk": {"error", "slow"},
-    "reboot": {"down"},
-    "corrupt": {"how", "what"},
-    "starve": {"share", "for"},
-    "ended": {"code", "limit"},
-}
-
 
 _Work = Callable[[str], Coroutine[None, None, None]]
 """What is done to a component."""
+_COMPONENT = Argument("COMPONENT", "a component, a process or a glob: scheduler, kubelet/n1, *")
+_NODE = Argument("NODE", "a node")
+_DOWN = Option("down", DURATION, "for how long at least it is away", otherwise="its supervisor's back-off")
+_AT = Option("at", NAME, "an event of its log, or `before:` or `after:` a call: `before:pods/status`")
+_COUNT = Option("count", COUNT, "at which passing of `at`", default="1")
 
 
 def _components(context: ScenarioContext, step: Step) -> list[str]:
-    word = substitute(context, one(step, "a component"))
+    word = substitute(context, step.args[0])
     kind, _, names = word.partition("/")
     if kind == "node":
         return [f"node/{name}" for name in parse_names(names)]
@@ -69,25 +77,69 @@ async def _meanwhile(context: ScenarioContext, step: Step, work: _Work) -> None:
 
 
 def _site(step: Step) -> Site | None:
-    name = step.options.get("at")
-    return Site(name, int(step.options.get("count", "1"))) if name else None
+    return Site(step.values["at"], step.values["count"]) if step.values["at"] else None
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(_DOWN, _AT, _COUNT),
+    examples=(
+        """\
+# The scheduler dies, and places the pod when it is back; a kubelet dies in the middle of its second start
+nodes n1..n2 cpu=4
+kill scheduler down=5s
+pod a cpu=1
+expect for 4s each pods name=a phase == Pending
+expect within 20s each pods name=a phase == Running
+kill kubelet/n1 at=kubelet.start count=2
+pod b cpu=1 node=n1
+pod c cpu=1 node=n1
+expect within 60s count pods phase=Running == 3
+""",
+    ),
+)
 async def kill(context: ScenarioContext, step: Step) -> None:
-    """`kill COMPONENT [down=5s] [at=SITE] [count=N]`: SIGKILL; its supervisor brings it back, not before `down`.
+    """SIGKILL a component; its supervisor brings it back, not before `down`.
 
     A glob kills all that match in one instant: `kill *` is a power cut. With `at` the scenario goes on, and the
-    component dies at its N-th passing of an event of its log or of `before:` or `after:` a call, such as
-    `before:pods/status`.
+    component dies at its N-th passing of an event of its log or of `before:` or `after:` a call; a scenario in which
+    that never comes has failed.
     """
-    down, site = step.options.get("down"), _site(step)
-    down_s = parse_duration(down) if down else None
+    site = _site(step)
     perform = _all if site is None else _meanwhile
-    await perform(context, step, lambda name: context.mesh.kill(name, down_s, site))
+    await perform(context, step, lambda name: context.mesh.kill(name, step.values["down"], site))
 
 
+def _check_restart(scenario: Scenario, step: Step) -> None:
+    if step.args[1:] != (("with",) if step.options else ()) or step.args[0].startswith("node/"):
+        raise ValueError("want: restart COMPONENT, or restart COMPONENT with SWITCH=VALUE …")
+    switches = tuple(f"{name}={value}" for name, value in step.options.items())
+    Switches.parse(switches)
+    if not set(step.args[0]) & set("*?["):
+        check_readers(step.args[0], switches)
+
+
+@verb(
+    TOPIC,
+    _COMPONENT,
+    Argument("with", "the word `with`, before switches", count="optional"),
+    others=Argument("SWITCH=VALUE", "what it is set to from now on", count="any"),
+    form="restart COMPONENT [with SWITCH=VALUE …]",
+    check=_check_restart,
+    examples=(
+        """\
+# A rolling change of a feature gate, one component after the other
+nodes n1 cpu=4
+restart scheduler with PodUnbinding=false
+restart kubelet/n1
+pod a cpu=1
+expect within 20s each pods name=a phase == Running
+""",
+    ),
+)
 async def restart(context: ScenarioContext, step: Step) -> None:
-    """`restart COMPONENT [with SWITCH=VALUE …]`: SIGTERM; the scenario goes on when its successor is ready.
+    """SIGTERM a component; the scenario goes on when its successor is ready.
 
     What follows `with` that process has from now on, over what the scenario sets for all, until it is restarted with
     another value: so a feature gate goes off and on again in one component.
@@ -99,30 +151,129 @@ async def restart(context: ScenarioContext, step: Step) -> None:
     await asyncio.gather(*(context.mesh.restart(name, switches) for name in names))
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(Option("for", DURATION, "how long", is_required=True), _AT, _COUNT),
+    examples=(
+        """\
+# The kubelet stands still for five seconds, and so do its pods' starts
+nodes n1 cpu=4
+pause kubelet/n1 for=5s
+pod a cpu=1
+expect for 4s each pods name=a phase == Pending
+expect within 10s each pods name=a phase == Running
+pause kubelet/n1 for=10s at=kubelet.start count=1
+pod b cpu=1
+expect within 30s each pods name=b phase == Running
+""",
+    ),
+)
 async def pause(context: ScenarioContext, step: Step) -> None:
-    """`pause COMPONENT for=5s [at=SITE] [count=N]`: stopped meanwhile, the scenario goes on."""
-    duration_s, site = parse_duration(step.options["for"]), _site(step)
-    await _meanwhile(context, step, lambda name: context.mesh.pause(name, duration_s, site))
+    """Stop a component (SIGSTOP) for a while; the scenario goes on."""
+    site = _site(step)
+    await _meanwhile(context, step, lambda name: context.mesh.pause(name, step.values["for"], site))
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(Option("down", DURATION, "how long it is off", default="0s"),),
+    examples=(
+        """\
+# What ran on the machine runs again after the boot
+nodes n1 cpu=4
+pod a cpu=1
+expect within 10s each pods name=a phase == Running
+reboot kubelet/n1 down=5s
+expect within 30s each pods name=a status.containerStatuses[main].restartCount == 1
+""",
+    ),
+)
 async def reboot(context: ScenarioContext, step: Step) -> None:
-    """`reboot kubelet/NODE [down=5s]`: the machine crashes and boots: what ran on its nodes is gone."""
-    down_s = parse_duration(step.options.get("down", "0s"))
-    await _all(context, step, lambda name: context.mesh.reboot(name, down_s))
+    """Crash and boot a kubelet's machine: what ran on its nodes is gone."""
+    await _all(context, step, lambda name: context.mesh.reboot(name, step.values["down"]))
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(
+        Option("how", choice(*DAMAGES), "lost, cut in half, or another machine's", is_required=True),
+        Option("what", choice(*VICTIMS), "what is damaged", default="checkpoint"),
+    ),
+    examples=(
+        """\
+# A kubelet without its checkpoint asks the runtime: the pod runs on. Without the runtime's record it starts again
+nodes n1 cpu=4
+pod a cpu=1
+expect within 10s each pods name=a phase == Running
+corrupt kubelet/n1 how=missing
+wait 10s
+expect each pods name=a status.containerStatuses[main].restartCount == 0
+corrupt kubelet/n1 how=missing what=runtime
+expect within 30s each pods name=a status.containerStatuses[main].restartCount == 1
+""",
+    ),
+)
 async def corrupt(context: ScenarioContext, step: Step) -> None:
-    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this. The
-    checkpoint is what the kubelet decided about its pods; the runtime's record is what runs."""
-    how, what = step.options["how"], step.options.get("what", "checkpoint")
+    """Kill a kubelet and damage a file of its machine before it is back.
+
+    The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
+    """
+    how, what = step.values["how"], step.values["what"]
     await _all(context, step, lambda name: context.mesh.corrupt(name, how, what))
 
 
-async def link(context: ScenarioContext, step: Step) -> None:
-    """`link COMPONENT [cut=requests|replies|both] [slow=1s] [watch-delay=2s] [loss=0.1] [duplicate=0.1] [drop=SORT,…]`.
+def _sorts(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
-    `link node/n1 …` is about that node alone. `drop` loses calls of some sorts: lease, node-status, pod-status, unbind.
-    `link node/n1 late=unbind:15s` holds them up: they arrive so much later, even if the kubelet is dead by then.
+
+def _late(text: str) -> dict[str, float]:
+    return {sort: parse_duration(late) for sort, late in parse_pairs(text).items()}
+
+
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(
+        Option("cut", choice(*CUTS[1:]), "what does not arrive at all"),
+        Option("slow", DURATION, "added to every message, more or less by half", default="0s"),
+        Option("watch-delay", DURATION, "added to watch events alone", default="0s"),
+        Option("loss", CHANCE, "of a message to vanish", default="0"),
+        Option("duplicate", CHANCE, "of a request to arrive twice", default="0"),
+        Option("drop", as_type("CALL,…", _sorts), f"calls that vanish: {', '.join(SORTS)}"),
+        Option("late", as_type("CALL:DURATION,…", _late), "calls that arrive later; of a single node's way"),
+    ),
+    check=lambda scenario, step: _check_link(step),
+    examples=(
+        """\
+# A node that is cut off is Unknown, and Ready again when the link is healed; another is slow, and its calls get lost
+nodes n1..n2 cpu=4
+link node/n1 cut=both
+link node/n2 slow=50ms watch-delay=100ms loss=0.01 duplicate=0.05
+pod a cpu=1 node=n2
+expect within 60s each nodes name=n1 status.conditions[Ready].status == Unknown
+expect within 60s each pods name=a phase == Running
+link node/n1
+link node/n2
+expect within 60s each nodes name=n1 status.conditions[Ready].status == True
+""",
+        """\
+# Only the node's status is lost: the Lease is renewed, so the node stays Ready
+nodes n1 cpu=4
+link node/n1 drop=node-status late=pod-status:2s
+pod a cpu=1
+expect for 2s each pods name=a phase == Pending
+expect within 20s each pods name=a phase == Running
+""",
+    ),
+)
+async def link(context: ScenarioContext, step: Step) -> None:
+    """Have the way between a component and the API server lose, delay or repeat messages; without options: heal it.
+
+    `link node/n1 …` is about that node alone, whatever process it shares with others. Calls that are `late` arrive even
+    if the kubelet is dead by then.
     """
     faults = _faults(step)
     for name in _components(context, step):
@@ -130,43 +281,90 @@ async def link(context: ScenarioContext, step: Step) -> None:
 
 
 def _faults(step: Step) -> LinkFaults:
-    options = step.options
-    faults = LinkFaults(
-        cut=options.get("cut", ""),
-        slow_s=parse_duration(options.get("slow", "0s")),
-        watch_delay_s=parse_duration(options.get("watch-delay", "0s")),
-        loss=float(options.get("loss", "0")),
-        duplicate=float(options.get("duplicate", "0")),
-        drop=tuple(options["drop"].split(",")) if "drop" in options else (),
-        late={sort: parse_duration(late) for sort, late in pairs(options.get("late", "")).items()},
+    values = step.values
+    return LinkFaults(
+        cut=values["cut"] or "",
+        slow_s=values["slow"],
+        watch_delay_s=values["watch-delay"],
+        loss=values["loss"],
+        duplicate=values["duplicate"],
+        drop=values["drop"] or (),
+        late=values["late"] or {},
     )
+
+
+def _check_link(step: Step) -> None:
+    faults = _faults(step)
     faults.check()
     faults.check_component(step.args[0])
-    return faults
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(Option("by", OFFSET, "how far it is ahead", default="0s"),),
+    examples=(
+        """\
+# A node whose clock is an hour behind runs pods as others do
+nodes n1 cpu=4
+clock kubelet/n1 by=-1h
+pod a cpu=1
+expect within 10s each pods name=a phase == Running
+expect for 60s each nodes status.conditions[Ready].status == True
+""",
+    ),
+)
 async def clock(context: ScenarioContext, step: Step) -> None:
-    """`clock COMPONENT [by=+1h]`: its wall clock is off by so much, from now on."""
-    offset_s = _offset_s(step)
+    """Have a component's wall clock be off from now on; without options: heal it."""
     for name in _components(context, step):
-        context.mesh.set_clock(name, offset_s)
+        context.mesh.set_clock(name, step.values["by"])
 
 
-def _offset_s(step: Step) -> float:
-    text = step.options.get("by", "0s")
-    return parse_duration(text.lstrip("+-")) * (-1.0 if text.startswith("-") else 1.0)
-
-
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(
+        Option("error", choice("ENOSPC", "EIO"), "with what they fail"),
+        Option("slow", DURATION, "how much longer they take", default="0s"),
+    ),
+    examples=(
+        """\
+# A kubelet that cannot write its checkpoint starts nothing until it can
+nodes n1 cpu=4
+disk kubelet/n1 error=ENOSPC
+pod a cpu=1
+expect for 10s each pods name=a phase == Pending
+disk kubelet/n1 slow=20ms
+expect within 30s each pods name=a phase == Running
+""",
+    ),
+)
 async def disk(context: ScenarioContext, step: Step) -> None:
-    """`disk COMPONENT [error=ENOSPC|EIO] [slow=200ms]`: its syncs fail, or take longer."""
-    slow_s = parse_duration(step.options.get("slow", "0s"))
+    """Have a component's syncs fail, or take longer; without options: heal it."""
     for name in _components(context, step):
-        context.mesh.set_disk(name, step.options.get("error", ""), slow_s)
+        context.mesh.set_disk(name, step.values["error"] or "", step.values["slow"])
 
 
+@verb(
+    TOPIC,
+    _COMPONENT,
+    options=(
+        Option("share", SHARE, "of every half second in which it runs", is_required=True),
+        Option("for", DURATION, "how long", is_required=True),
+    ),
+    examples=(
+        """\
+# With a fifth of the CPU all components still do their work
+nodes n1..n2 cpu=4
+starve * share=0.2 for=10s
+deployment web replicas=4 cpu=1
+expect within 60s count pods phase=Running == 4
+""",
+    ),
+)
 async def starve(context: ScenarioContext, step: Step) -> None:
-    """`starve COMPONENT share=0.2 for=60s`: it runs for this share of every half second; the scenario goes on."""
-    share, duration_s = float(step.options["share"]), parse_duration(step.options["for"])
+    """Have a component run for a share of every half second; the scenario goes on."""
+    share, duration_s = step.values["share"], step.values["for"]
 
     async def work(name: str) -> None:
         for _ in range(int(duration_s / STARVED_PERIOD_S)):
@@ -176,111 +374,189 @@ async def starve(context: ScenarioContext, step: Step) -> None:
     await _meanwhile(context, step, work)
 
 
+@verb(
+    "Expectations",
+    _COMPONENT,
+    options=(
+        Option("code", INTEGER, "the exit code", is_required=True),
+        Option("limit", DURATION, "how long it may take", default="20s"),
+    ),
+    examples=(
+        """\
+# A leader whose Lease is taken by another ends with 1
+schedulers 2
+nodes n1 cpu=4
+link scheduler-1 cut=both
+ended scheduler-1 code=1 limit=60s
+""",
+    ),
+)
 async def ended(context: ScenarioContext, step: Step) -> None:
-    """`ended COMPONENT code=1 [limit=20s]`: expect that it ends by itself, or once has, with that exit code."""
-    name, code = substitute(context, one(step, "a component")), int(step.options["code"])
-    limit = context.observer.now_s + parse_duration(step.options.get("limit", "20s"))
+    """Expect that a component ends by itself, or once has, with that exit code."""
+    name, code = substitute(context, step.args[0]), step.values["code"]
+    limit = context.observer.now_s + step.values["limit"]
     while code not in (codes := context.mesh.exit_codes(name)) and context.observer.now_s < limit:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
     seen = f"ended with {', '.join(map(str, codes))}" if codes else "has not ended by itself"
     context.answers.append((step, code in codes, seen))
 
 
+def _check_static_pod(scenario: Scenario, step: Step) -> None:
+    words = step.args[1:]
+    if step.block is not None and words:
+        raise ValueError(f"want a block or {words[0]}, not both")
+    if step.block is not None and step.values["as"] is None:
+        raise ValueError("a block has no name; want static-pod NODE as=NAME.yaml <<EOF")
+    if step.block is None and (not words or words[1:] not in ((), ("gone",))):
+        raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
+    if step.block is None and len(words) == 1:
+        file_of(scenario, words[0])
+
+
+@verb(
+    OF_NODES,
+    _NODE,
+    Argument(FILE, "a manifest beside the scenario", count="optional"),
+    Argument("gone", "the word `gone`: take away the manifest of that name", count="optional"),
+    options=(Option("as", NAME, "its name on the node", otherwise="that of the file"),),
+    block="the manifest of a Pod",
+    form="static-pod NODE FILE|<<EOF [as=NAME], or static-pod NODE NAME gone",
+    check=_check_static_pod,
+    examples=(
+        """\
+# A manifest on the node runs without the scheduler, until it is taken away
+nodes n1 cpu=4
+static-pod n1 as=agent.yaml <<EOF
+apiVersion: v1
+kind: Pod
+metadata: {name: agent}
+spec:
+  containers: [{name: agent, image: agent}]
+EOF
+expect within 30s each pods name=agent-n1 phase == Running
+static-pod n1 agent.yaml gone
+expect within 60s count pods name=agent-n1 == 0
+""",
+    ),
+)
 async def static_pod(context: ScenarioContext, step: Step) -> None:
-    """`static-pod NODE FILE [as=NAME]`: put a manifest, a file beside the scenario, on the node; later ones replace it.
-    `static-pod NODE NAME gone`: take it away."""
-    node, file, *rest = step.args
-    data = None
-    if not rest:
-        path = beside(context, file)
-        if not path.is_file():
-            raise ValueError(f"there is no file {file!r} beside the scenario")
-        data = path.read_bytes()
-    await context.mesh.put_file(node, f"{STATIC_PODS}/{step.options.get('as') or Path(file).name}", data)
+    """Put a static pod's manifest on a node, in place of an earlier one of its name, or take it away."""
+    node, *words = step.args
+    block = step.block
+    if block is None and len(words) == 1:
+        block = file_of(context.scenario, words[0])
+    name = step.options.get("as") or Path(words[0]).name
+    await context.mesh.put_file(node, f"{STATIC_PODS}/{name}", block.text.encode() if block is not None else None)
 
 
+def _check_fault(scenario: Scenario, step: Step) -> None:
+    if parse_node_faults(step.body) == NodeFaults():
+        raise ValueError(f"fault {step.args[0]}: {FORM}")
+
+
+@verb(
+    OF_NODES,
+    _NODE,
+    text=Argument("CLAUSES", "what is wrong, several with `;`"),
+    check=_check_fault,
+    examples=(
+        """\
+# A node whose container runtime is down is NotReady until it is healed
+nodes n1 cpu=4
+fault n1 runtime down
+expect within 60s each nodes status.conditions[Ready].status == False
+heal n1
+expect within 60s each nodes status.conditions[Ready].status == True
+fault n1 mount fails 2 times; sandbox fails chance 0.1
+pod a cpu=1
+expect within 60s each pods name=a phase == Running
+""",
+    ),
+)
 async def fault(context: ScenarioContext, step: Step) -> None:
-    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node/health.py`)."""
-    node, _, clauses = step.rest.partition(" ")
-    await context.mesh.put_file(node, FAULTS, clauses.encode())
+    """Have something be wrong with a node from now on, until `heal NODE`.
+
+    Clauses: `runtime down [for D]`, `network down [for D]`, `pleg stuck [for D]`, `events broken [N times]`, and
+    `STAGE fails [N times] [for D] [chance 0..1]` of a stage of a pod's start (docs/how-to/faults.md).
+    """
+    await context.mesh.put_file(step.args[0], FAULTS, step.body.encode())
 
 
+@verb(
+    OF_NODES,
+    _NODE,
+    examples=(
+        """\
+# Pods start when the network is healed
+nodes n1 cpu=4
+fault n1 network down
+wait 2s
+pod a cpu=1 node=n1
+expect for 5s each pods phase == Pending
+heal n1
+expect within 60s each pods phase == Running
+""",
+    ),
+)
 async def heal(context: ScenarioContext, step: Step) -> None:
-    """`heal NODE`: nothing is wrong with it any more, apart from what its definition says."""
+    """Have nothing be wrong with a node any more, apart from what its definition says."""
     await context.mesh.put_file(step.args[0], FAULTS, None)
 
 
+@verb(
+    OF_NODES,
+    _NODE,
+    examples=(
+        """\
+# Pods are ended in good order within the node's shutdown period
+nodes n1 cpu=4 shutdown=30s/10s
+pod a cpu=1
+expect within 10s each pods phase == Running
+shutdown n1
+expect within 40s each pods phase == Failed
+""",
+    ),
+)
 async def shutdown(context: ScenarioContext, step: Step) -> None:
-    """`shutdown NODE`: its pods are ended in good order if its definition gives them time; then it is off."""
+    """Shut a node down: its pods are ended in good order if its definition gives them time; then it is off."""
     await context.mesh.put_file(step.args[0], POWER, b"shutdown")
 
 
+@verb(
+    OF_NODES,
+    _NODE,
+    examples=(
+        """\
+# A node without power is Unknown once its Lease was not renewed for 40 seconds
+nodes n1..n2 cpu=4
+poweroff n1
+expect within 60s each nodes name=n1 status.conditions[Ready].status == Unknown
+expect each nodes name=n2 status.conditions[Ready].status == True
+""",
+    ),
+)
 async def poweroff(context: ScenarioContext, step: Step) -> None:
-    """`poweroff NODE`: it has no power from now on."""
+    """Have a node be without power from now on."""
     await context.mesh.put_file(step.args[0], POWER, b"off")
 
 
+@verb(
+    OF_NODES,
+    _NODE,
+    examples=(
+        """\
+# The node that was off is Ready again
+nodes n1..n2 cpu=4
+poweroff n1
+wait 60s
+boot n1
+expect within 30s each nodes name=n1 status.conditions[Ready].status == True
+""",
+    ),
+)
 async def boot(context: ScenarioContext, step: Step) -> None:
-    """`boot NODE`: it boots, whether or not it was off; what ran is gone."""
+    """Boot a node, whether or not it was off; what ran is gone."""
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
 
 
-VERBS = named(kill, restart, pause, reboot, link, clock, disk, corrupt, starve, ended) | named(
-    static_pod, fault, heal, shutdown, poweroff, boot
-)
-
-
-def check(step: Step) -> None:
-    """Raise ValueError for a mistake that can be seen before anything starts."""
-    match step.verb:
-        case "static-pod":
-            if len(step.args) not in (2, 3) or step.args[2:] not in ((), ("gone",)) or step.options.keys() - {"as"}:
-                raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
-        case "fault":
-            node, _, clauses = step.rest.partition(" ")
-            if parse_node_faults(clauses) == NodeFaults():
-                raise ValueError(f"fault {node}: {FORM}")
-        case "restart":
-            _check_restart(step)
-        case "heal" | "shutdown" | "poweroff" | "boot" if len(step.args) != 1:
-            raise ValueError(f"{step.verb} wants a node")
-        case verb if verb in _OPTIONS:
-            _check_component(step)
-
-
-def _check_restart(step: Step) -> None:
-    if not step.args or step.args[1:] != (("with",) if step.options else ()) or step.args[0].startswith("node/"):
-        raise ValueError("want: restart COMPONENT, or restart COMPONENT with SWITCH=VALUE …")
-    switches = tuple(f"{name}={value}" for name, value in step.options.items())
-    Switches.parse(switches)
-    if not set(step.args[0]) & set("*?["):
-        check_readers(step.args[0], switches)
-
-
-def _check_component(step: Step) -> None:
-    if len(step.args) != 1:
-        raise ValueError(f"{step.verb} wants a component, or *")
-    known = _OPTIONS[step.verb]
-    if unknown := [name for name in step.options if name not in known]:
-        raise ValueError(f"{step.verb} has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
-    if not re.fullmatch(r"[1-9]\d*", step.options.get("count", "1")):
-        raise ValueError(f"count={step.options['count']}: want a number from 1")
-    for option in ("down", "for", "limit"):
-        if option in step.options:
-            parse_duration(step.options[option])
-    match step.verb:
-        case "link":
-            _faults(step)
-        case "clock":
-            _offset_s(step)
-        case "disk":
-            disk_error(step.options.get("error", ""))
-            parse_duration(step.options.get("slow", "0s"))
-        case "corrupt":
-            corrupted({}, step.options.get("how", ""), step.options.get("what", "checkpoint"))
-        case "starve" if not 0.0 < float(step.options.get("share", "0")) < 1.0:
-            raise ValueError(f"share={step.options.get('share')}: want more than 0 and less than 1")
-        case "pause" | "starve" if "for" not in step.options:
-            raise ValueError(f"{step.verb} wants for=DURATION")
-        case "ended" if not step.options.get("code", "").isdecimal():
-            raise ValueError(f"code={step.options.get('code', '')}: want an exit code: ended scheduler code=1")
+VERBS = verbs_in(globals())

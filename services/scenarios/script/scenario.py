@@ -1,35 +1,30 @@
 """Read a scenario: lines that say what is there, what happens and what must then be so.
 
     # A comment. The first comment block is the scenario's title and explanation.
-    set kubelet.on_reject=unbind          a switch's value; arms and --set override it
-    set scheduler: PodUnbinding=false     what one process, or all of a kind, has it set to, whatever the others have;
-                                          later it is the act `restart scheduler with PodUnbinding=true`
-    limit 120s                            no scenario outlives this
-    latency sandbox=constant:0.3          a stage of the kubelet's latency model
-    nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
-    nodes n4 cpu=16 drivers=cards.yaml    a node with a DRA driver that a file beside the scenario describes
-    schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
-    scheduler second                      a scheduler beside it, for pods with that schedulerName
-    scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
-    stages pod-fast.yaml                  KWOK Stages that move pods and nodes, a file beside the scenario
-    window 5s                             how long changes are kept for watches to resume; later ones begin anew
+    set kubelet.on_reject=unbind
+    nodes n1..n3 cpu=16 numa=2x8
     replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
     expect within 5s count pods phase=Running == 1
 
-Words are split as a shell splits them; `name=value` words are options. Pure: text in, values out.
+Words are split as a shell splits them; `name=value` words are options. What a line may say is declared where it is
+performed: settings here, verbs in `verbs.py` and `fault_verbs.py`, expectations in `expectation.py`. Pure: text in,
+values out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePath
+from typing import Any, Final
 
+from kubelet.runtime.latency import LatencyModel
 from services.runtime.components import Schedulers
-from services.scenarios.script.expectation import Expectation, parse_expectation, words_of
-
-_OF_SCHEDULERS = ("scheduler", "schedulers", "scheduler-config")
-SETUP = frozenset(("set", "limit", "hosts", "latency", "node", "nodes", "stages", "window", *_OF_SCHEDULERS))
+from services.scenarios.script import blocks, nodes
+from services.scenarios.script.blocks import Block
+from services.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
+from services.scenarios.script.expectation import Expectation, parse_expectation
+from services.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, TEXT, choice, suggestion, words_of
 
 
 class ScriptError(ValueError):
@@ -38,7 +33,8 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True)
 class Step:
-    """One line that acts or expects. `rest` is the text after the verb, unsplit."""
+    """One line. `rest` is the text after the first word, unsplit; `values`: declared options and arguments, read;
+    `body` is the text after the arguments where the line takes text; `block` is what stands in its block."""
 
     line: int
     text: str
@@ -47,15 +43,21 @@ class Step:
     options: Mapping[str, str] = field(default_factory=dict)
     rest: str = ""
     expectation: Expectation | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+    block: Block | None = None
 
 
 @dataclass(frozen=True)
 class NodeLine:
-    """Nodes declared by one line: their names and the options they share."""
+    """Nodes declared by one line: their names and the options they share. `fields`: further fields of a definition."""
 
     line: int
     names: tuple[str, ...]
     options: Mapping[str, str]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    block: Block | None = None
+    """Where the fields stand."""
 
 
 @dataclass(frozen=True)
@@ -79,67 +81,376 @@ class Scenario:
     """By process or component, what is set there otherwise than everywhere."""
     window_s: float | None = None
     """Seconds for which the API server keeps changes; None: as ever."""
+    files: Mapping[str, Block] = field(default_factory=dict)
+    """By path, files that stand inside the scenario instead of beside it."""
+    measures: tuple[tuple[int, str], ...] = ()
+    """What is measured besides what every run measures: the line's number, and what follows `measure`."""
 
     @property
     def has_skew(self) -> bool:
         """Whether some process has, from the beginning or later, a switch set otherwise than the others."""
         return bool(self.own_switches) or any(step.verb == "restart" and step.options for step in self.steps)
 
-
-NAMES_MAX = 20_000
-"""How many names one range may stand for: as many nodes as `keplab up` starts."""
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_RANGE = re.compile(r"([a-z][a-z0-9-]*?)(\d+)\.\.([a-z][a-z0-9-]*?)(\d+)")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    def beside(self, name: str) -> str:
+        """Return the path of a file beside the scenario."""
+        return str(PurePath(self.path).parent / name)
 
 
-def parse_duration(text: str) -> float:
-    """Return seconds of `200ms`, `5s`, `2m` or `1h`. Raises: ValueError."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
-    return float(match[1]) * _UNIT_S[match[2]]
+@dataclass(frozen=True)
+class Setting(Declaration):
+    """A line that says what is there before the first act: `change` returns the scenario with it."""
+
+    change: Callable[[Scenario, Step], Scenario] = lambda read, step: read
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Return the names of `n1`, `n1,n2` or `n1..n40`. Raises: ValueError."""
-    names: list[str] = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None and ".." in part:
-            raise ValueError(f"{part!r} is no range; want for example n1..n40")
-        if match is None:
-            names.append(part)
-            continue
-        stem, first, stem_again, last = match.groups()
-        if stem != stem_again or int(first) > int(last):
-            raise ValueError(f"{part!r} is no range; want for example n1..n40")
-        if int(last) - int(first) >= NAMES_MAX:
-            raise ValueError(f"{part!r} is {int(last) - int(first) + 1} names; want at most {NAMES_MAX}")
-        width = len(first) if first.startswith("0") else 0
-        names += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
-    return tuple(names)
+SETTINGS: Final[dict[str, Setting]] = {}
+"""By name. A new setting is one more function below."""
+
+TOPIC: Final = "Settings"
+Change = Callable[[Scenario, Step], Scenario]
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d*", text):
-        raise ValueError(f"{text!r}: want a number from 1")
-    return int(text)
+def setting(
+    *arguments: Argument, name: str = "", examples: tuple[str, ...] = (), **declared: Any
+) -> Callable[[Change], Change]:
+    """Have a function be the setting of its name; its docstring is what the reference says."""
+
+    def register(change: Change) -> Change:
+        meaning, notes = explained(change.__doc__)
+        called = name or change.__name__.replace("_", "-")
+        notes = declared.pop("notes", notes)
+        SETTINGS[called] = Setting(
+            called, TOPIC, meaning, notes, arguments, examples=examples, change=change, **declared
+        )
+        return change
+
+    return register
 
 
-def _split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    args: list[str] = []
-    options: dict[str, str] = {}
-    for word in words_of(rest):
-        name, sign, value = word.partition("=")
-        if sign and re.fullmatch(r"[A-Za-z][A-Za-z0-9_.\-/]*", name):
-            if name in options:
-                raise ValueError(f"option {name} is given twice")
-            options[name] = value
-        else:
-            args.append(word)
-    return tuple(args), options
+_SWITCH = Argument("SWITCH=VALUE", "a switch or feature gate (`keplab switches`)", count="some")
+
+
+@setting(
+    text=_SWITCH,
+    name="set",
+    form="set [COMPONENT:] SWITCH=VALUE …",
+    examples=(
+        """\
+# Kubelets unbind a pod that they reject; one of two schedulers does not know that
+set kubelet.on_reject=unbind PodUnbinding=true
+set scheduler-second: PodUnbinding=false
+scheduler second
+nodes n1 cpu=2
+pod web cpu=1
+expect within 10s each pods name=web phase == Running
+""",
+    ),
+)
+def set_switches(read: Scenario, step: Step) -> Scenario:
+    """Give a switch or feature gate a value, everywhere or in one component or process.
+
+    Arms of a comparison and `--set` override it, except where it is set for one process. Later on a process gets other
+    values by `restart COMPONENT with SWITCH=VALUE`.
+    """
+    words = tuple(words_of(step.body))
+    if words and words[0].endswith(":"):
+        return replace(read, own_switches=(*read.own_switches, (words[0][:-1], words[1:])))
+    return replace(read, switches=read.switches + words)
+
+
+@setting(
+    Argument("DURATION", "how long", type=DURATION),
+    examples=(
+        """\
+# Ten seconds are enough
+limit 10s
+nodes n1 cpu=1
+pod a cpu=1
+expect within 5s count pods phase=Running == 1
+""",
+    ),
+)
+def limit(read: Scenario, step: Step) -> Scenario:
+    """End the scenario with an error when it runs for longer; 600 s unless said."""
+    return replace(read, limit_s=step.values["DURATION"])
+
+
+@setting(
+    Argument("DURATION", "how long", type=DURATION),
+    examples=(
+        """\
+# A kubelet that was cut off for longer than the window lists anew, and finds the pod
+window 5s
+nodes n1 cpu=1
+link node/n1 cut=both
+pod a cpu=1
+wait 12s
+link node/n1
+expect within 60s each pods name=a phase == Running
+""",
+    ),
+)
+def window(read: Scenario, step: Step) -> Scenario:
+    """Have the API server keep changes for that long for watches to resume; later ones are Expired (410) and list."""
+    return replace(read, window_s=step.values["DURATION"])
+
+
+@setting(
+    Argument("COUNT", "how many", type=COUNT),
+    examples=(
+        """\
+# Four nodes on two kubelet processes: one that is killed takes two nodes with it
+hosts 2
+nodes n1..n4 cpu=2
+daemonset agent cpu=100m
+expect within 10s count pods phase=Running == 4
+kill kubelet/n1 down=20s
+pod more cpu=1 node=n2
+pod other cpu=1 node=n3
+expect within 5s each pods name=other phase == Running
+expect each pods name=more phase == Pending
+""",
+    ),
+)
+def hosts(read: Scenario, step: Step) -> Scenario:
+    """Deal the nodes out to that many kubelet processes; at most three unless said."""
+    return replace(read, hosts=step.values["COUNT"])
+
+
+@setting(
+    text=Argument("STAGE=DISTRIBUTION", "a stage of a pod's life on a node and how long it takes", count="some"),
+    examples=(
+        """\
+# A sandbox takes a minute
+latency sandbox=constant:60 image=uniform:0.1,0.2
+nodes n1 cpu=1
+pod a cpu=1
+expect for 50s each pods name=a phase == Pending
+expect within 20s each pods name=a phase == Running
+""",
+    ),
+)
+def latency(read: Scenario, step: Step) -> Scenario:
+    """Say how long a stage of a pod's life on a node takes.
+
+    Stages: worker, mount, sandbox, image, create, stop, resize, relist, attach, mount-claim. Distributions, in seconds:
+    `constant:S`, `uniform:MIN,MAX`, `normal:MEAN,SD`, `lognormal:MEDIAN,SIGMA`, `pareto:MINIMUM,ALPHA`,
+    `empirical:S,S,…`.
+    """
+    words = tuple(words_of(step.body))
+    LatencyModel.parse(words, seed=0)
+    return replace(read, latencies=read.latencies + words)
+
+
+_FILE = Argument(FILE, "a file beside the scenario")
+
+
+@setting(
+    Argument(FILE, "files beside the scenario", count="some"),
+    block="KWOK Stages",
+    examples=(
+        """\
+# A stage makes every pod that is bound Running, with no container runtime
+stages <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-runs}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: '.status.phase', operator: In, values: [Pending]}
+    - {key: '.spec.nodeName', operator: Exists}
+  next:
+    statusTemplate: 'phase: Running'
+EOF
+nodes n1 cpu=8
+pod a cpu=1
+expect within 1s each pods name=a phase == Running
+""",
+    ),
+)
+def stages(read: Scenario, step: Step) -> Scenario:
+    """Have KWOK Stages move pods and nodes (docs/how-to/stages.md)."""
+    read, names = _files_of(read, step, step.values.get(FILE) or ())
+    return replace(read, stages=(*read.stages, *names))
+
+
+@setting(
+    _FILE,
+    block="a KubeSchedulerConfiguration",
+    examples=(
+        """\
+# The scheduler prefers nodes that are used already
+scheduler-config <<EOF
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources: [{name: cpu, weight: 1}]
+EOF
+nodes n1..n2 cpu=8
+pod first cpu=4 node=n2
+pod second cpu=1
+expect within 10s each pods name=second spec.nodeName == n2
+""",
+    ),
+)
+def scheduler_config(read: Scenario, step: Step) -> Scenario:
+    """Give the default scheduler a KubeSchedulerConfiguration."""
+    read, (name,) = _files_of(read, step, (step.values.get(FILE),))
+    return replace(read, schedulers=replace(read.schedulers, config=name))
+
+
+def _files_of(read: Scenario, step: Step, names: Iterable[str | None]) -> tuple[Scenario, tuple[str, ...]]:
+    """Return the paths of a line's files; its block is one that stands inside the scenario."""
+    if step.block is None:
+        return read, tuple(read.beside(str(name)) for name in names)
+    path = read.beside(f"{PurePath(read.path).stem}-line-{step.line}.yaml")
+    return replace(read, files={**read.files, path: step.block}), (path,)
+
+
+@setting(
+    Argument("NAME", "the name that other lines use"),
+    name="file",
+    block="the file's text",
+    examples=(
+        """\
+# Objects that are needed more than once
+file settings.yaml <<EOF
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+EOF
+nodes n1 cpu=1
+apply settings.yaml
+delete configmap/settings
+gone configmap/settings
+apply settings.yaml
+expect count configmaps name=settings == 1
+""",
+    ),
+)
+def file_inside(read: Scenario, step: Step) -> Scenario:
+    """Have a file beside the scenario stand inside it.
+
+    Every line that takes a file beside the scenario finds it by that name: `apply`, `stages`, `scheduler-config`,
+    `static-pod`, `nodes … drivers=`.
+    """
+    if step.block is None:
+        raise ValueError("want a block: file NAME <<EOF, its lines, and EOF alone")
+    path = read.beside(step.values["NAME"])
+    if path in read.files:
+        raise ValueError(f"file {step.values['NAME']} is already there from line {read.files[path].first_line - 1} on")
+    return replace(read, files={**read.files, path: step.block})
+
+
+_MEASURE_OPTIONS = (
+    Option("unit", NAME, "its unit: `s`", otherwise="none"),
+    Option("better", choice("lower", "higher", "none"), "which direction is better", otherwise="none"),
+    Option("meaning", TEXT, "what it says, in a sentence"),
+)
+
+
+@setting(
+    text=Argument("NAME", "the measure's name"),
+    options=_MEASURE_OPTIONS,
+    form="measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] [= EXPRESSION]",
+    examples=(
+        """\
+# How many pods were placed, and how long the slowest start took
+measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
+measure longest unit=s better=lower meaning="until Running" = created.pods.map(p, p.at.running).quantile(1.0)
+nodes n1 cpu=4
+replicaset web replicas=3 cpu=1
+expect within 10s count pods phase=Running == 3
+""",
+    ),
+)
+def measure(read: Scenario, step: Step) -> Scenario:
+    """State a measure of this scenario: an expression in CEL over objects and events, or a package's by its name.
+
+    It is evaluated once, when the scenario has ended (`services/scenarios/measures/expression.py`).
+    """
+    return replace(read, measures=(*read.measures, (step.line, step.body)))
+
+
+_ELECT = Option("elect", choice("on", "off"), "whether they elect a leader; off: all of them work", default="on")
+
+
+@setting(
+    Argument("COUNT", "how many", type=None),
+    options=(_ELECT,),
+    examples=(
+        """\
+# The second replica leads when the first is killed
+schedulers 2 elect=on
+nodes n1 cpu=4
+kill scheduler-1 down=60s
+pod a cpu=1
+expect within 40s each pods name=a phase == Running
+""",
+    ),
+)
+def schedulers(read: Scenario, step: Step) -> Scenario:
+    """Run that many replicas of the default scheduler: one leads, or all work."""
+    count = step.args[0]
+    if not re.fullmatch(r"\d+", count):
+        raise ValueError(f"want for example schedulers 2 or schedulers 2 elect=off, not {count}")
+    return replace(read, schedulers=replace(read.schedulers, replicas=int(count), elect=step.values["elect"] == "on"))
+
+
+@setting(
+    Argument("NAME", "the spec.schedulerName of its pods"),
+    examples=(
+        """\
+# Two schedulers share the nodes and know nothing of each other
+scheduler second
+nodes n1 cpu=4
+pod a cpu=1 scheduler=second
+expect within 10s each pods name=a phase == Running
+""",
+    ),
+)
+def scheduler(read: Scenario, step: Step) -> Scenario:
+    """Run another scheduler beside the default one, for pods with that schedulerName."""
+    return replace(read, schedulers=replace(read.schedulers, others=(*read.schedulers.others, step.args[0])))
+
+
+@setting(
+    Argument("NODES", "one name, names with commas or a range", type=NODES),
+    options=nodes.NODE_OPTIONS,
+    block="fields of a node's definition",
+    notes="The same as `nodes`, with the same options.",
+    examples=("# One node\nnode n1 cpu=2\npod a cpu=1\nexpect within 10s each pods name=a phase == Running\n",),
+    name="node",
+)
+@setting(
+    Argument("NODES", "one name, names with commas or a range", type=NODES),
+    options=nodes.NODE_OPTIONS,
+    block="fields of a node's definition",
+    notes=nodes.NODE_NOTES,
+    examples=nodes.NODE_EXAMPLES,
+    name="nodes",
+)
+def declare_nodes(read: Scenario, step: Step) -> Scenario:
+    """Declare emulated nodes, all of them alike."""
+    fields: dict[str, Any] = {}
+    if step.block is not None:
+        for part in blocks.parts_of(step.block):
+            if not isinstance(part.document, Mapping) or fields:
+                raise blocks.BlockError(f"{part.place()}: want one object with fields of a node's definition")
+            if "name" in part.document:
+                raise blocks.BlockError(f"{part.place('name')}: name: the line names the nodes, {step.args[0]}")
+            fields = dict(part.document)
+    return replace(
+        read, nodes=(*read.nodes, NodeLine(step.line, step.values["NODES"], step.options, fields, step.block))
+    )
 
 
 def _comment_block(lines: list[str]) -> tuple[str, str]:
@@ -147,24 +458,25 @@ def _comment_block(lines: list[str]) -> tuple[str, str]:
     return (block[0] if block else ""), "\n".join(block[1:]).strip()
 
 
-def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def parse_scenario(text: str, path: str, verbs: Mapping[str, Declaration]) -> Scenario:
     """Return the scenario. `verbs` are the acts that exist. Raises: ScriptError naming file and line."""
-    lines = text.splitlines()
+    lines = _NEWLINE.split(text)
     read, steps = Scenario(PurePath(path).stem, path, *_comment_block(lines)), []
-    for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        verb, rest = (*line.split(None, 1), "")[:2]
+    for step in _steps(lines, path, verbs):
         try:
-            if verb not in SETUP:
-                steps.append(_step(number, line, verb, rest, verbs))
+            if (setting := SETTINGS.get(step.verb)) is None:
+                steps.append(step)
             elif steps:
-                raise ValueError(f"{verb!r} belongs before the first act")
+                raise ValueError(f"{step.verb!r} belongs before the first act, which is on line {steps[0].line}")
             else:
-                read = _set_up(read, number, verb, rest)
+                read = setting.change(read, step)
+        except blocks.BlockError as error:
+            raise ScriptError(str(error)) from None
         except ValueError as error:
-            raise ScriptError(f"{path}:{number}: {error}") from None
+            raise ScriptError(f"{path}:{step.line}: {error}") from None
     if not steps:
         raise ScriptError(f"{path}: nothing happens in this scenario: no act and no expectation")
     seen: dict[str, int] = {}
@@ -176,53 +488,41 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
     return replace(read, steps=tuple(steps))
 
 
-def _step(number: int, line: str, verb: str, rest: str, verbs: frozenset[str]) -> Step:
+def _steps(lines: list[str], path: str, verbs: Mapping[str, Declaration]) -> Iterator[Step]:
+    """Yield every line that is neither empty nor a comment, read by its declaration."""
+    number = 0
+    while number < len(lines):
+        line, number = lines[number].strip(), number + 1
+        if not line or line.startswith("#"):
+            continue
+        at = number
+        try:
+            said, word = blocks.opening(line)
+            block = None
+            if word:
+                end = blocks.closing(lines, number, word)
+                block = Block(path, "".join(f"{each}\n" for each in lines[number:end]), number + 1)
+                number = end + 1
+            yield _step(at, line, said, block, verbs)
+        except ValueError as error:
+            raise ScriptError(f"{path}:{at}: {error}") from None
+
+
+def _step(number: int, line: str, said: str, block: Block | None, verbs: Mapping[str, Declaration]) -> Step:
+    verb, rest = (*said.split(None, 1), "", "")[:2]
     if verb == "expect":
-        return Step(number, line, verb, rest=rest, expectation=parse_expectation(rest, parse_duration))
-    if verb not in verbs:
-        raise ValueError(f"no verb {verb!r}; there are: {', '.join(sorted(verbs | SETUP | {'expect'}))}")
-    args, options = _split(rest) if verb != "as" else ((), {})
-    return Step(number, line, verb, args, options, rest)
+        if block is not None:
+            raise ValueError("expect takes no block")
+        return Step(number, line, verb, rest=rest, expectation=parse_expectation(rest))
+    declared = SETTINGS.get(verb) or verbs.get(verb)
+    if declared is None:
+        known = sorted({*verbs, *SETTINGS, "expect"})
+        raise ValueError(f"no verb {verb!r}{suggestion(verb, known)}; there are: {', '.join(known)}")
+    if block is not None and not declared.block:
+        raise ValueError(f"{verb} takes no block; those that do: {', '.join(_with_blocks(verbs))}")
+    words = declared.read(rest, has_block=block is not None)
+    return Step(number, line, verb, words.args, words.options, rest, None, words.values, words.body, block)
 
 
-def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
-    words = tuple(words_of(rest)) if verb in ("set", "latency", "stages") else ()
-    folder = PurePath(read.path).parent
-    match verb:
-        case "set" if words and words[0].endswith(":"):
-            return replace(read, own_switches=(*read.own_switches, (words[0][:-1], words[1:])))
-        case "set":
-            return replace(read, switches=read.switches + words)
-        case "window":
-            return replace(read, window_s=parse_duration(rest))
-        case "limit":
-            return replace(read, limit_s=parse_duration(rest))
-        case "hosts":
-            return replace(read, hosts=_count(rest))
-        case "latency":
-            return replace(read, latencies=read.latencies + words)
-        case "scheduler-config":
-            if not rest:
-                raise ValueError("want a file beside the scenario: scheduler-config two.yaml")
-            return replace(read, schedulers=replace(read.schedulers, config=str(folder / rest)))
-        case "stages":
-            if not rest:
-                raise ValueError("want files beside the scenario: stages pod-fast.yaml")
-            return replace(read, stages=(*read.stages, *(str(folder / word) for word in words)))
-    args, options = _split(rest)
-    if verb in ("schedulers", "scheduler"):
-        return replace(read, schedulers=_schedulers(read.schedulers, verb, args, options))
-    if len(args) != 1:
-        raise ValueError("want one name or range, then options: nodes n1..n3 cpu=16")
-    return replace(read, nodes=(*read.nodes, NodeLine(number, parse_names(args[0]), options)))
-
-
-def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:
-    if len(args) != 1:
-        raise ValueError("want a number: schedulers 2" if verb == "schedulers" else "want a name: scheduler second")
-    if verb == "scheduler":
-        return replace(known, others=(*known.others, args[0]))
-    elect = options.get("elect", "on")
-    if elect not in ("on", "off") or not args[0].isdecimal():
-        raise ValueError(f"want for example schedulers 2 or schedulers 2 elect=off, not {' '.join(args)} elect={elect}")
-    return replace(known, replicas=int(args[0]), elect=elect == "on")
+def _with_blocks(verbs: Mapping[str, Declaration]) -> list[str]:
+    return sorted(name for name, declared in {**SETTINGS, **verbs}.items() if declared.block)

@@ -1,34 +1,42 @@
-"""What a scenario may say: one function a verb. A new verb is one more function in `VERBS`.
+"""What a scenario may say: one function a verb, which declares what its line may say (`context.verb`).
 
-Each takes the context (the mesh, the administrator's client, what was remembered) and the step. A
-mistake in the scenario is a ValueError; the runner adds file and line.
+Each takes the context (the mesh, the administrator's client, what was remembered) and the step. A mistake in the
+scenario is a ValueError; the runner adds file and line.
 """
 
 import asyncio
 import re
+from dataclasses import fields
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-import yaml
 
 import services.scenarios.script.fault_verbs as fault_verbs
 import services.scenarios.script.workload as workload
+from kubelet.deviceplugin.emulated.plugin import ACTS as PLUGIN_ACTS
 from kubelet.deviceplugin.emulated.plugin import check_act
 from kubelet.deviceplugin.emulated.serving import PluginAway
+from kubelet.dra.emulated.driver import ACTS as DRIVER_ACTS
 from kubelet.dra.emulated.driver import check_act as check_driver_act
 from kubelet.dra.emulated.serving import DriverAway
-from services.api.errors import UNREADABLE, NotFound
+from services.api.errors import UNREADABLE, ApiError, NotFound
 from services.api.meta import Document, Key, Resource
-from services.api.resources import resource_of_kind
 from services.api.wire import Request
 from services.runtime.components import driver_name
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named
-from services.scenarios.script.context import ScenarioContext, Verb, beside, named, one, substitute
-from services.scenarios.script.expectation import lookup, resource_named
-from services.scenarios.script.scenario import Step, parse_duration
+from services.scenarios.script.blocks import BlockError, Part, objects_of
+from services.scenarios.script.context import ScenarioContext, Verb, file_of, substitute, verb, verbs_in
+from services.scenarios.script.declaration import FILE, Argument, Option
+from services.scenarios.script.expectation import lookup, no_resource, resource_named
+from services.scenarios.script.scenario import Scenario, ScriptError, Step, parse_scenario
+from services.scenarios.script.value_types import DURATION, INTEGER, SECONDS, choice
 
+OBJECTS: Final = workload.TOPIC
+CHANGES: Final = "Changes"
+TIME: Final = "Time and answers"
+TOPICS: Final = ("Settings", OBJECTS, CHANGES, TIME, "Expectations", fault_verbs.TOPIC, fault_verbs.OF_NODES)
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PLUGIN_BACK_S = 10.0
 """So long a scenario waits for a device plugin that is not there."""
@@ -37,7 +45,7 @@ PLUGIN_BACK_S = 10.0
 def _resource(name: str) -> Resource:
     resource = resource_named(name)
     if resource is None:
-        raise ValueError(f"no resource is called {name!r}")
+        raise ValueError(no_resource(name))
     return resource
 
 
@@ -57,10 +65,7 @@ def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
     return resource, Key((namespace or "default") if resource.namespaced else "", name)
 
 
-async def _create(context: ScenarioContext, document: Document) -> None:
-    resource = resource_of_kind(document.get("apiVersion", ""), document.get("kind", ""))
-    if resource is None:
-        raise ValueError(f"no kind {document.get('kind')!r} in {document.get('apiVersion')!r} is served")
+async def _create(context: ScenarioContext, document: Document, resource: Resource) -> None:
     namespace = document.get("metadata", {}).get("namespace", "default") if resource.namespaced else ""
     made = await context.client.create(resource.name, document, namespace=namespace)
     await context.observer.wait_until_rv(int(made["metadata"]["resourceVersion"]), resource.name)
@@ -68,77 +73,301 @@ async def _create(context: ScenarioContext, document: Document) -> None:
 
 async def create(context: ScenarioContext, step: Step) -> None:
     """Create what the verb is called by: a pod, a Deployment and so on (`MAKERS`)."""
-    await _create(context, workload.MAKERS[step.verb](one(step, "a name"), step.options))
+    document = workload.MAKERS[step.verb].make(step.args[0], step.options)
+    resource = resource_named(f"{document['kind'].lower()}")
+    assert resource is not None
+    await _create(context, document, resource)
 
 
+def _check_made(scenario: Scenario, step: Step) -> None:
+    workload.MAKERS[step.verb].make(step.args[0], step.options)
+
+
+def _made(maker: workload.Maker) -> Verb:
+    """Return the verb that creates what the maker makes."""
+    declared = {each.name: getattr(maker, each.name) for each in fields(maker) if each.name != "make"}
+    return Verb(**declared, perform=create, check=_check_made)
+
+
+def _check_apply(scenario: Scenario, step: Step) -> None:
+    for _ in _applied(scenario, step):
+        pass
+
+
+def _applied(scenario: Scenario, step: Step) -> list[tuple[Part, Resource]]:
+    block = step.block or file_of(scenario, step.args[0])
+    found = list(objects_of(block))
+    if not found:
+        raise ValueError(f"{step.text}: there is no object in it")
+    return found
+
+
+@verb(
+    OBJECTS,
+    Argument(FILE, "a YAML or JSON file beside the scenario"),
+    block="Kubernetes objects",
+    form="apply FILE|<<EOF",
+    check=_check_apply,
+    examples=(
+        """\
+# Objects in the words of Kubernetes; a List is as good as several documents
+nodes n1 cpu=4
+apply <<EOF
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: blue}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web}
+  spec:
+    containers:
+    - name: web
+      image: web
+      resources: {requests: {cpu: 500m}}
+EOF
+expect within 10s each pods name=web phase == Running
+expect each configmaps name=settings data.colour == blue
+""",
+    ),
+)
 async def apply(context: ScenarioContext, step: Step) -> None:
-    """`apply FILE`: create every object of a YAML or JSON file beside the scenario."""
-    path = beside(context, one(step, "a file"))
-    try:
-        documents = list(yaml.safe_load_all(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
-        raise ValueError(f"{step.args[0]}: {error}") from None
-    for document in documents:
-        await _create(context, document)
+    """Create every object of a block or of a file beside the scenario, in order.
+
+    Fields are checked against the served schema before anything starts; an error names line, object and field.
+    """
+    for part, resource in _applied(context.scenario, step):
+        try:
+            await _create(context, part.document, resource)
+        except ApiError as error:
+            causes = error.details.get("causes") or ({"field": ""},)
+            at = f"{part.place(causes[0].get('field') or '')}: {error.message}"
+            raise type(error)(at, reason=error.reason, code=error.code, details=error.details) from None
 
 
+_OBJECT = Argument("KIND/NAME", "an object; in a namespace KIND/NAMESPACE/NAME; a glob names the first that matches")
+_NODE = Argument("NODE", "a node")
+
+
+@verb(
+    CHANGES,
+    _OBJECT,
+    options=(
+        Option("grace", SECONDS, "seconds from SIGTERM to SIGKILL; 0: at once", otherwise="the object's own"),
+        Option("propagation", choice("Background", "Foreground", "Orphan"), "what becomes of its dependents"),
+    ),
+    examples=(
+        """\
+# Pods of a ReplicaSet that is deleted are orphans, or go with it
+nodes n1 cpu=4
+replicaset web replicas=1 cpu=100m
+replicaset db replicas=1 cpu=100m
+pod a cpu=1
+expect within 10s count pods phase=Running == 3
+delete replicaset/web propagation=Orphan
+delete replicaset/db propagation=Background
+delete pod/a grace=0
+expect within 60s count pods == 1
+expect count pods name=web-* == 1
+""",
+    ),
+)
 async def delete(context: ScenarioContext, step: Step) -> None:
-    """`delete KIND/NAME [grace=SECONDS] [propagation=…]`: delete an object; a glob deletes the first match."""
-    resource, key = _object(context, one(step, "KIND/NAME"))
-    grace = step.options.get("grace")
-    await context.client.delete(
-        resource.name,
-        key,
-        grace_period_s=int(grace) if grace is not None else None,
-        propagation=step.options.get("propagation", ""),
-    )
+    """Delete an object; with a glob the first that matches now."""
+    resource, key = _object(context, step.args[0])
+    grace, propagation = step.values["grace"], step.values["propagation"] or ""
+    await context.client.delete(resource.name, key, grace_period_s=grace, propagation=propagation)
 
 
+@verb(
+    CHANGES,
+    _OBJECT,
+    options=(Option("replicas", INTEGER, "how many", is_required=True),),
+    examples=(
+        """\
+# Up to three, down to one
+nodes n1 cpu=4
+deployment web replicas=1 cpu=100m
+scale deployment/web replicas=3
+expect within 10s count pods phase=Running == 3
+scale deployment/web replicas=1
+expect within 60s count pods == 1
+""",
+    ),
+)
 async def scale(context: ScenarioContext, step: Step) -> None:
-    """`scale KIND/NAME replicas=N`."""
-    resource, key = _object(context, one(step, "KIND/NAME"))
-    await context.client.patch(resource.name, key, {"spec": {"replicas": int(step.options["replicas"])}})
+    """Give an object another number of replicas."""
+    resource, key = _object(context, step.args[0])
+    await context.client.patch(resource.name, key, {"spec": {"replicas": step.values["replicas"]}})
 
 
+def _check_patch(scenario: Scenario, step: Step) -> None:
+    if "$" not in step.body:
+        _json(step.body)
+
+
+@verb(
+    CHANGES,
+    _OBJECT,
+    text=Argument("JSON", "a merge patch; `$name` is what was remembered"),
+    check=_check_patch,
+    examples=(
+        """\
+# A new image begins a rollout
+nodes n1 cpu=4
+deployment web replicas=2 cpu=100m
+patch deployment/web {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
+expect within 30s count pods label.version=2 phase=Running == 2
+""",
+    ),
+)
 async def patch(context: ScenarioContext, step: Step) -> None:
-    """`patch KIND/NAME JSON`: a merge patch."""
-    word, _, text = step.rest.partition(" ")
-    resource, key = _object(context, word)
-    await context.client.patch(resource.name, key, _json(substitute(context, text)))
+    """Send a merge patch."""
+    resource, key = _object(context, step.args[0])
+    await context.client.patch(resource.name, key, _json(substitute(context, step.body)))
 
 
+@verb(
+    CHANGES,
+    Argument("pod/NAME", "a pod"),
+    options=workload.RESIZE_OPTIONS,
+    check=lambda scenario, step: workload.check_resize(step.options),
+    examples=(
+        """\
+# A pod grows in place, and its limit with its request; another's limit grows alone (KEP-1287)
+nodes n1 cpu=4
+pod a cpu=1 memory=1Gi
+pod b cpu=1 memory=1Gi qos=burstable
+expect within 10s count pods phase=Running == 2
+resize pod/a cpu=2 memory=2Gi container=main
+resize pod/b cpu-limit=2 memory-limit=2Gi
+expect within 20s each pods name=a status.containerStatuses[main].resources.limits.cpu == 2
+expect each pods name=a status.containerStatuses[main].restartCount == 0
+expect within 20s each pods name=b status.containerStatuses[main].resources.limits.cpu == 2
+""",
+    ),
+)
 async def resize(context: ScenarioContext, step: Step) -> None:
-    """`resize pod/NAME [cpu=…] [memory=…] [cpu-limit=…] [memory-limit=…] [container=…]`: ask for another size."""
-    resource, key = _object(context, one(step, "pod/NAME"))
+    """Ask for another size of a container, by the subresource `resize`."""
+    resource, key = _object(context, step.args[0])
     pod = await context.client.get(resource.name, key)
     body = workload.resized(pod, step.options)
     await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
 
 
+@verb(
+    CHANGES,
+    _NODE,
+    examples=(
+        """\
+# Nothing new comes to n1
+nodes n1..n2 cpu=4
+cordon n1
+replicaset web replicas=2 cpu=1
+expect within 10s count pods node=n2 phase=Running == 2
+""",
+    ),
+)
 async def cordon(context: ScenarioContext, step: Step) -> None:
-    """`cordon NODE`: nothing new is scheduled there."""
-    await context.client.patch("nodes", Key("", one(step, "a node")), {"spec": {"unschedulable": True}})
+    """Mark a node unschedulable."""
+    await context.client.patch("nodes", Key("", step.args[0]), {"spec": {"unschedulable": True}})
 
 
+@verb(
+    CHANGES,
+    _NODE,
+    examples=(
+        """\
+# The pod that waited is placed
+nodes n1 cpu=4
+cordon n1
+pod a cpu=1
+expect for 3s each pods phase == Pending
+uncordon n1
+expect within 10s each pods phase == Running
+""",
+    ),
+)
 async def uncordon(context: ScenarioContext, step: Step) -> None:
-    """`uncordon NODE`."""
-    await context.client.patch("nodes", Key("", one(step, "a node")), {"spec": {"unschedulable": None}})
+    """Mark a node schedulable again."""
+    await context.client.patch("nodes", Key("", step.args[0]), {"spec": {"unschedulable": None}})
 
 
+def _check_label(scenario: Scenario, step: Step) -> None:
+    if not step.options:
+        raise ValueError("label wants KEY=VALUE; KEY= removes the label")
+
+
+@verb(
+    CHANGES,
+    _OBJECT,
+    others=Argument("KEY=VALUE", "a label; `KEY=` removes it", count="some"),
+    check=_check_label,
+    examples=(
+        """\
+# A label that a pod waits for
+nodes n1 cpu=4 labels=old:yes
+pod a cpu=1 node-selector=disk:ssd
+expect for 3s each pods phase == Pending
+label node/n1 disk=ssd old=
+expect within 10s each pods phase == Running
+expect count nodes label.old=yes == 0
+""",
+    ),
+)
 async def label(context: ScenarioContext, step: Step) -> None:
-    """`label KIND/NAME key=value …`; an empty value removes the label."""
-    resource, key = _object(context, one(step, "KIND/NAME"))
+    """Give an object labels, or remove some."""
+    resource, key = _object(context, step.args[0])
     labels = {name: value or None for name, value in step.options.items()}
     await context.client.patch(resource.name, key, {"metadata": {"labels": labels}})
 
 
-async def taint(context: ScenarioContext, step: Step) -> None:
-    """`taint NODE KEY[=VALUE]:EFFECT`: add a taint; a trailing `-` removes it."""
-    if len(step.args) + len(step.options) != 2:
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TAINT = Argument("KEY[=VALUE]:EFFECT", "a taint; with `-` behind it: remove it", count="optional")
+
+
+def _taint_of(step: Step) -> str:
+    """Return the taint of a line; one with a value looks like an option. Raises: ValueError."""
+    words = [*step.args[1:], *(f"{name}={value}" for name, value in step.options.items())]
+    if len(words) != 1:
         raise ValueError("want: taint NODE KEY[=VALUE]:EFFECT")
-    node = step.args[0]
-    text = step.args[1] if len(step.args) > 1 else "=".join(next(iter(step.options.items())))
-    name, _, effect = text.rstrip("-").rpartition(":")
+    effect = words[0].removesuffix("-").rpartition(":")[2]
+    if effect not in _EFFECTS:
+        raise ValueError(f"{words[0]!r}: want KEY[=VALUE]:EFFECT, the effect one of {', '.join(_EFFECTS)}")
+    return words[0]
+
+
+def _check_taint(scenario: Scenario, step: Step) -> None:
+    _taint_of(step)
+
+
+@verb(
+    CHANGES,
+    _NODE,
+    _TAINT,
+    others=Argument("KEY=VALUE:EFFECT", "the same", count="any"),
+    form="taint NODE KEY[=VALUE]:EFFECT[-]",
+    check=_check_taint,
+    examples=(
+        """\
+# A taint keeps pods away until it is removed
+nodes n1 cpu=4
+taint n1 maintenance=soon:NoSchedule
+pod a cpu=1
+expect for 3s each pods phase == Pending
+taint n1 maintenance:NoSchedule-
+expect within 10s each pods phase == Running
+""",
+    ),
+)
+async def taint(context: ScenarioContext, step: Step) -> None:
+    """Add a taint to a node, or remove it."""
+    node, text = step.args[0], _taint_of(step)
+    name, _, effect = text.removesuffix("-").rpartition(":")
     name, _, value = name.partition("=")
     document = await context.client.get("nodes", Key("", node))
     taints = [t for t in document["spec"].get("taints", ()) if (t["key"], t["effect"]) != (name, effect)]
@@ -147,14 +376,46 @@ async def taint(context: ScenarioContext, step: Step) -> None:
     await context.client.patch("nodes", Key("", node), {"spec": {"taints": taints}})
 
 
+@verb(
+    TIME,
+    Argument("DURATION", "how long", type=DURATION),
+    examples=(
+        """\
+# Nothing happens for a minute
+nodes n1 cpu=4
+wait 1m
+expect each nodes status.conditions[Ready].status == True
+""",
+    ),
+)
 async def wait(context: ScenarioContext, step: Step) -> None:
-    """`wait 5s`: let time pass."""
-    await asyncio.sleep(parse_duration(one(step, "a duration")))
+    """Let time pass."""
+    await asyncio.sleep(step.values["DURATION"])
 
 
+@verb(
+    fault_verbs.OF_NODES,
+    _NODE,
+    Argument("RESOURCE", "the plugin's extended resource"),
+    Argument("ACT", ", ".join(PLUGIN_ACTS)),
+    Argument("DEVICE", "the devices it is about", count="any"),
+    check=lambda scenario, step: check_act(step.args[2], step.args[3:]),
+    examples=(
+        """\
+# Of two devices one is unhealthy, so one pod waits for its device
+nodes n1 cpu=4 plugins=example.com/gpu:2
+device-plugin n1 example.com/gpu unhealthy dev-0
+expect within 20s each nodes status.allocatable[example.com/gpu] == 1
+pod a cpu=1 extended=example.com/gpu:1
+pod b cpu=1 extended=example.com/gpu:1
+expect within 20s count pods phase=Running == 1
+device-plugin n1 example.com/gpu healthy dev-0
+expect within 30s count pods phase=Running == 2
+""",
+    ),
+)
 async def device_plugin(context: ScenarioContext, step: Step) -> None:
-    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept. A
-    plugin that was killed is waited for."""
+    """Have an emulated device plugin act; one that was killed is waited for."""
     node, resource, act, *devices = step.args
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
@@ -171,13 +432,52 @@ def _driver_words(step: Step) -> tuple[str, ...]:
     return (*step.args[3:], *(f"{name}={value}" for name, value in step.options.items() if name != "down"))
 
 
+@verb(
+    fault_verbs.OF_NODES,
+    _NODE,
+    Argument("DRIVER", "the driver's name"),
+    Argument("ACT", ", ".join(DRIVER_ACTS)),
+    Argument("DEVICE", "the devices it is about; of `taint` also KEY[=VALUE]:EFFECT, as the last", count="any"),
+    options=(Option("down", DURATION, "of `crash`: how long at least it is away", default="0s"),),
+    others=Argument("KEY=VALUE:EFFECT", "a taint with a value", count="any"),
+    form="dra-driver NODE DRIVER ACT [DEVICE …] [KEY[=VALUE]:EFFECT] [down=DURATION]",
+    check=lambda scenario, step: check_driver_act(step.args[2], _driver_words(step)),
+    examples=(
+        """\
+# A driver that hangs readies no device; one that crashes comes back
+nodes n1 cpu=4 drivers=gpu.example.com:2
+apply <<EOF
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  selectors:
+  - cel: {expression: 'device.driver == "gpu.example.com"'}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: one}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly: {deviceClassName: gpu}
+EOF
+dra-driver n1 gpu.example.com hang
+pod a claims=one
+expect for 5s each pods phase == Pending
+dra-driver n1 gpu.example.com crash down=5s
+expect within 60s each pods phase == Running
+dra-driver n1 gpu.example.com taint gpu-1 broken=yes:NoSchedule
+expect within 10s count resourceslices spec.devices[gpu-1].taints[broken].effect=NoSchedule == 1
+""",
+    ),
+)
 async def dra_driver(context: ScenarioContext, step: Step) -> None:
-    """`dra-driver NODE DRIVER ACT [DEVICE …]`: stop, start, restart, hang, resume, refuse, accept, generation, crash
-    [down=5s]; unhealthy, healthy, remove, add, untaint DEVICE …; taint DEVICE … KEY[=VALUE]:EFFECT."""
+    """Have an emulated DRA driver act; one that was killed is waited for."""
     node, driver, act = step.args[:3]
     if act == "crash":
-        down_s = parse_duration(step.options.get("down", "0s"))
-        return await context.mesh.kill(driver_name(node, driver), down_s)
+        return await context.mesh.kill(driver_name(node, driver), step.values["down"])
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
         try:
@@ -188,30 +488,76 @@ async def dra_driver(context: ScenarioContext, step: Step) -> None:
         await asyncio.sleep(0.1)
 
 
+@verb(
+    TIME,
+    Argument("NAME", "lower-case letters and `_`"),
+    _OBJECT,
+    Argument("PATH", "a path into the object, as in `expect each`"),
+    examples=(
+        """\
+# The pod that runs later is the same object
+nodes n1 cpu=4
+pod a cpu=1
+remember uid pod/a metadata.uid
+expect within 10s each pods phase == Running
+expect each pods metadata.uid == $uid
+""",
+    ),
+)
 async def remember(context: ScenarioContext, step: Step) -> None:
-    """`remember NAME KIND/NAME PATH`: later lines may say `$NAME`."""
-    if len(step.args) != 3:
-        raise ValueError("want: remember NAME KIND/NAME PATH")
-    resource, key = _object(context, step.args[1])
+    """Remember what an object has at a path; later lines may say `$NAME`.
+
+    `$NAME` stands in `patch`, `as`, the component of a fault and the value of an expectation.
+    """
+    name, word, path = step.args
+    resource, key = _object(context, word)
     document = await context.client.get(resource.name, key)
-    value = lookup(document, step.args[2])
+    value = lookup(document, path)
     if value is None:
-        raise ValueError(f"{step.args[1]} has no {step.args[2]}")
-    context.remembered[step.args[0]] = str(value)
+        raise ValueError(f"{word} has no {path}")
+    context.remembered[name] = str(value)
 
 
-AS_FORM = "want: as WHO VERB KIND/NAME[/SUBRESOURCE] [JSON] -> CODE [REASON]"
+AS_FORM = "as WHO VERB KIND/NAME[/SUBRESOURCE] [JSON] -> CODE [REASON]"
 _AS = re.compile(
     r"(?P<who>\S+) (?P<verb>get|create|update|patch|delete|list) (?P<object>\S+)(?: (?P<body>\{.*\}))?"
     r" -> (?P<code>\d{3})(?: (?P<reason>\w+))?"
 )
 
 
+def _check_as(scenario: Scenario, step: Step) -> None:
+    if _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.body)) is None:
+        raise ValueError(f"want: {AS_FORM}")
+
+
+@verb(
+    "Expectations",
+    text=Argument("CALL", "who, what, and the answer"),
+    name="as",
+    form=AS_FORM,
+    check=_check_as,
+    examples=(
+        """\
+# A node's kubelet may read its own pods' node and no other's, and schedules nothing
+nodes n1..n2 cpu=4
+pod a cpu=1
+expect within 10s each pods phase == Running
+as admin get pod/a -> 200
+as node:n1 get nodes/n1 -> 200
+as node:n1 patch nodes/n2 {"spec": {"unschedulable": true}} -> 403 Forbidden
+as admin get pod/missing -> 404 NotFound
+""",
+    ),
+)
 async def as_identity(context: ScenarioContext, step: Step) -> None:
-    """`as WHO VERB KIND[/NAME[/SUBRESOURCE]] [JSON] -> CODE [REASON]`: make a call and expect that answer."""
-    match = _AS.fullmatch(substitute(context, step.rest))
+    """Make a call as another identity and expect that answer.
+
+    WHO is `admin`, `scheduler`, `node:NAME`, `controller:NAME` or a user. VERB is get, list, create, update, patch (a
+    merge patch) or delete. CODE is HTTP's, REASON that of the Status.
+    """
+    match = _AS.fullmatch(substitute(context, step.body))
     if match is None:
-        raise ValueError(AS_FORM)
+        raise ValueError(f"want: {AS_FORM}")
     kind, *path = match["object"].split("/")
     resource = _resource(kind)
     name = path[0] if path else ""
@@ -247,10 +593,26 @@ def _json(text: str) -> Any:
         raise ValueError(f"{text!r} is no JSON: {error}") from None
 
 
+@verb(
+    "Expectations",
+    options=(
+        Option("quiet", DURATION, "for how long no pod changed", default="5s"),
+        Option("limit", DURATION, "how long it waits for that", default="120s"),
+    ),
+    examples=(
+        """\
+# After a crash of everything all is as desired again
+nodes n1..n2 cpu=4
+deployment web replicas=3 cpu=1
+kill *
+settle quiet=10s limit=200s
+expect count pods phase=Running == 3
+""",
+    ),
+)
 async def settle(context: ScenarioContext, step: Step) -> None:
-    """`settle [quiet=5s] [limit=120s]`: wait until no pod changed for that long; then all is as desired (I20, I28)."""
-    quiet = parse_duration(step.options.get("quiet", "5s"))
-    limit = parse_duration(step.options.get("limit", "120s"))
+    """Wait until no pod changed for a while, and expect that every workload is as desired (I20, I28)."""
+    quiet, limit = step.values["quiet"], step.values["limit"]
     last = begun = context.observer.now_s
 
     def on_change(resource: str) -> None:
@@ -268,10 +630,26 @@ async def settle(context: ScenarioContext, step: Step) -> None:
     context.answers.append((step, not unrest, "; ".join(unrest) or "at rest, every workload as desired"))
 
 
+@verb(
+    TIME,
+    _OBJECT,
+    options=(Option("limit", DURATION, "how long it may take", default="60s"),),
+    examples=(
+        """\
+# Until the pod is gone
+nodes n1 cpu=4
+pod a cpu=1 grace=5
+expect within 10s each pods phase == Running
+delete pod/a
+gone pod/a limit=20s
+expect count pods == 0
+""",
+    ),
+)
 async def gone(context: ScenarioContext, step: Step) -> None:
-    """`gone KIND/NAME [limit=60s]`: wait until the object is no longer stored."""
-    resource, key = _object(context, one(step, "KIND/NAME"))
-    limit = context.observer.now_s + parse_duration(step.options.get("limit", "60s"))
+    """Wait until an object is no longer stored."""
+    resource, key = _object(context, step.args[0])
+    limit = context.observer.now_s + step.values["limit"]
     while context.observer.now_s < limit:
         try:
             await context.client.get(resource.name, key)
@@ -281,31 +659,28 @@ async def gone(context: ScenarioContext, step: Step) -> None:
     raise ValueError(f"{resource.singular} {key} is still there")
 
 
-VERBS: dict[str, Verb] = {
-    **dict.fromkeys(workload.MAKERS, create),
-    **named(apply, delete, scale, patch, resize, cordon, uncordon, label, taint, wait),
+VERBS: Final[dict[str, Verb]] = {
+    **{name: _made(maker) for name, maker in workload.MAKERS.items()},
+    **verbs_in(globals()),
     **fault_verbs.VERBS,
-    **named(device_plugin, dra_driver, remember, settle, gone),
-    "as": as_identity,
 }
 
 
-def check(step: Step) -> None:
-    """Raise ValueError for a mistake that can be seen before anything starts."""
-    if step.verb in workload.MAKERS:
-        workload.MAKERS[step.verb](one(step, "a name"), step.options)
-    elif step.verb == "as" and _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.rest)) is None:
-        raise ValueError(AS_FORM)
-    elif step.verb == "resize":
-        workload.check_resize(step.options)
-    elif step.verb == "device-plugin":
-        if len(step.args) < 3:
-            raise ValueError("want: device-plugin NODE RESOURCE ACT [DEVICE …]")
-        check_act(step.args[2], step.args[3:])
-    elif step.verb == "dra-driver":
-        if len(step.args) < 3:
-            raise ValueError("want: dra-driver NODE DRIVER ACT [DEVICE …]")
-        check_driver_act(step.args[2], _driver_words(step))
-    elif step.verb == "wait" and len(step.args) != 1:
-        raise ValueError("wait wants a duration")
-    fault_verbs.check(step)
+def check(scenario: Scenario, step: Step) -> None:
+    """Raise ValueError for a mistake of an act that can be seen before anything starts."""
+    if step.verb != "expect" and (look := VERBS[step.verb].check) is not None:
+        look(scenario, step)
+
+
+def read_scenario(text: str, path: str) -> Scenario:
+    """Return the scenario that a text is, with every line looked at as far as that can be before anything starts.
+    Raises: ScriptError naming file and line."""
+    scenario = parse_scenario(text, path, VERBS)
+    for step in scenario.steps:
+        try:
+            check(scenario, step)
+        except BlockError as error:
+            raise ScriptError(str(error)) from None
+        except ValueError as error:
+            raise ScriptError(f"{path}:{step.line}: {error}") from None
+    return scenario

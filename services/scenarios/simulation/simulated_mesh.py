@@ -31,7 +31,7 @@ from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import CLAIM_MANAGER, SCHEDULER, Hosting, Identity, driver_identity, host_identity
-from services.api.seams import Component, Seams
+from services.api.seams import Component, EventLog, Seams
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.gate import Gates
@@ -51,7 +51,7 @@ from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.past import State
 from services.scenarios.simulation.copied_disks import node_files, store_files
 from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.lifetime import Aside, Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
@@ -105,8 +105,14 @@ class SimMesh:
     """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
 
     def __init__(
-        self, plan: MeshPlan, *, recorder: ArrivalRecorder | None = None, traffic: Traffic | None = None
+        self,
+        plan: MeshPlan,
+        *,
+        recorder: ArrivalRecorder | None = None,
+        traffic: Traffic | None = None,
+        on_move: Callable[[Line], None] | None = None,
     ) -> None:
+        """`on_move`: called with the lines about pods in the scheduling queue, which are in no log."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"
         self._loop = loop
@@ -114,6 +120,7 @@ class SimMesh:
         self._wall_base_s = plan.state.wall_s if plan.state is not None else WALL_BASE_S
         self.clock = SimClock(loop, self._wall_base_s)
         self._handlers: list[Callable[[Line], None]] = []
+        self._on_move = on_move
         self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
@@ -145,6 +152,7 @@ class SimMesh:
                 scheduler_name=each.scheduler_name,
                 leader_elect=each.is_elected,
                 config=each.config,
+                queue_moves=self._on_move is not None,
                 set=switches(each.name),
             )
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
@@ -314,7 +322,10 @@ class SimMesh:
         transport = SimTransport(self._network, life, process.gates)
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
-        events = LivingLog(MemoryEventLog(process.name, process.clock, incarnation, self.events), life)
+        log: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events)
+        if self._on_move is not None and component_of(process.name) == "scheduler":
+            log = Aside(log, process.name, incarnation, process.clock, "sched.moved", self._on_move)
+        events = LivingLog(log, life)
         tracer = Tracer(
             component_of(process.name),
             clock=process.clock,

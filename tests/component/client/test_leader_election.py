@@ -15,7 +15,8 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
-from services.client.leases import Elector, LeadershipLost, Terms
+from services.client.lease_record import Terms
+from services.client.leases import Elector, LeadershipLost
 from services.client.link_faults import LinkFaults
 from services.runtime import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk

@@ -181,6 +181,11 @@ class World:
 
 
 @pytest.fixture
+def world_class():
+    return World
+
+
+@pytest.fixture
 def simulate():
     """Run `scenario(world)` in virtual time over a fresh world and return what it returns."""
 

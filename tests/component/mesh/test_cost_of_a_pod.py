@@ -43,7 +43,7 @@ wait 60s
 def _calls(replicas):
     """Return the calls of a whole run by component."""
     text = SCENARIO.format(warm=WARM, replicas=replicas, all=WARM + replicas)
-    scenario = parse_scenario(text, "cost", frozenset(VERBS))
+    scenario = parse_scenario(text, "cost", VERBS)
     files = Counter()
 
     def count(frame, event, argument):

@@ -38,15 +38,16 @@ def printed(capsys):
 RUN = {"scenario", "mode", "seed", "digest", "passed", "expectations", "violations", "virtual_s", "wall_s"}
 
 
-def test_run_prints_one_document_with_its_keys(printed, scenario):
-    code, document = printed("run", scenario, "--seed", "3")
+def test_run_prints_a_list_also_of_one_run_with_its_keys(printed, scenario):
+    code, documents = printed("run", scenario, "--seed", "3")
+    (document,) = documents
 
     assert (code, document["passed"], document["mode"], document["seed"]) == (0, True, "simulated", 3)
     assert RUN <= document.keys()
     assert len(document["expectations"]) == 1
 
 
-def test_run_of_several_files_prints_a_list_and_fails_with_1(printed, scenario, tmp_path):
+def test_run_of_several_files_fails_with_1_when_one_fails(printed, scenario, tmp_path):
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("# Never\n" + SCENARIO.replace("== Running", "== Failed").replace("10s", "2s"))
 

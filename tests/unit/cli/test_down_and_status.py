@@ -11,6 +11,7 @@ from http.client import HTTPException
 import pytest
 
 from services.cli.commands import down, status
+from services.runtime.mesh_directory import LOCK_FILE
 
 
 class Beginning:
@@ -110,3 +111,41 @@ def test_conditions_come_from_the_processes_own_metrics(tmp_path):
     assert [("StateNotWritten", ""), ("StoreReadOnly", "apiserver"), ("NotAnswering", "scheduler")] == [
         (each["type"], each["process"]) for each in found
     ]
+
+
+def test_purge_removes_what_the_mesh_has_stored_and_nothing_else(capsys, tmp_path):
+    data = tmp_path / "data"
+    for folder in ("apiserver", "audit", "kubelet/h0", "parts"):
+        (data / folder).mkdir(parents=True)
+        (data / folder / "file").touch()
+    for name in (LOCK_FILE, "kubeconfig", "mesh.json", "notes.txt"):
+        (data / name).touch()
+
+    assert 0 == down.COMMAND.callback(data=data, purge=True)
+
+    assert ["notes.txt", "parts"] == sorted(path.name for path in data.iterdir())
+    assert (data / "parts" / "file").exists()
+    assert "not the mesh's, and kept: notes.txt, parts\n" in capsys.readouterr().out
+
+
+def test_purge_removes_a_directory_that_was_the_meshs_alone(capsys, tmp_path):
+    data = tmp_path / "data"
+    (data / "apiserver").mkdir(parents=True)
+    (data / LOCK_FILE).touch()
+
+    assert 0 == down.COMMAND.callback(data=data, purge=True)
+
+    assert not data.exists()
+    assert f"no mesh runs on {data}\nremoved {data}\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_purge_leaves_a_directory_alone_on_which_no_mesh_ever_ran(capsys, tmp_path, is_there):
+    data = tmp_path / "data"
+    if is_there:
+        (data / "logs").mkdir(parents=True)
+
+    assert 0 == down.COMMAND.callback(data=data, purge=True)
+
+    assert (data / "logs").exists() == is_there
+    assert "nothing to remove: no mesh ever ran" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """`keplab explain`: its document keeps the keys that scripts read (walls 10), and mistakes are named."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -135,7 +136,27 @@ def test_mistakes_are_named_and_end_with_their_code(printed, arguments, code, sa
 def test_an_unknown_pod_is_a_failure(printed, scenario):
     code, _, err = printed("explain", "pod/none", "--run", scenario)
 
-    assert (code, "no scheduler knows pod default/none" in err) == (1, True)
+    assert (code, "no scheduler knows pod default/none; there are big, fine, ssd" in err) == (1, True)
+
+
+def test_a_glob_explains_every_pod_that_it_matches(printed, scenario):
+    code, out, _ = printed("explain", "pod/*i*", "--run", scenario, "-o", "json")
+
+    assert (code, [each["pod"] for each in json.loads(out)]) == (0, ["default/big", "default/fine"])
+
+
+def test_a_glob_that_matches_none_names_the_pods_that_there_are(printed, scenario):
+    code, _, err = printed("explain", "pod/web-*", "--run", scenario)
+
+    assert (code, "no scheduler knows pod default/web-*; there are big, fine, ssd" in err) == (1, True)
+
+
+def test_the_examples_that_help_prints_explain_something(printed, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[3])
+
+    code, out, _ = printed("explain", "pod/wide", "--run", "experiments/unbinding/no-alternative.txt")
+
+    assert (code, "pod default/wide is on node n1" in out) == (0, True)
 
 
 def test_a_pod_that_waits_for_devices_is_explained_with_who_has_them(printed, tmp_path):

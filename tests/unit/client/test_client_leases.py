@@ -1,4 +1,4 @@
-from services.client.leases import LeaseRecord
+from services.client.lease_record import LeaseRecord
 
 
 def lease(holder: str, renewed: str, transitions: int = 3) -> dict:

@@ -16,8 +16,8 @@ from services.runtime.credentials import main as make_credentials
 FOLDER = Path(__file__).parents[3] / "deploy" / "kubernetes"
 KUSTOMIZATION = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
 CONFIGS = {
-    "apiserver_fake": ApiServerConfig, "scheduler": SchedulerConfig, "services.controllers": ControllersConfig,
-    "claim_controller": ClaimControllerConfig, "containers.kubelet": KubeletConfig,
+    "apiserver": ApiServerConfig, "scheduler": SchedulerConfig, "controllers": ControllersConfig,
+    "claim-controller": ClaimControllerConfig, "kubelet": KubeletConfig,
 }  # fmt: skip
 
 
@@ -42,13 +42,13 @@ def environment(name):
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_is_a_flag_of_the_process_and_its_value_is_read(name):
-    config = CONFIGS[container_of(name)["args"][0]]
+    config = CONFIGS[container_of(name)["args"][1]]
     variables = environment(name)
 
     parse(config, [], variables)
 
     flags = {f"{PREFIX}{field.upper()}" for field in config.__dataclass_fields__}
-    assert set(variables) - flags - {"KEPLAB_NODES"} == set()
+    assert set(variables) - flags == set()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def test_with_surge_no_node_may_be_without_unless_said():
     assert spec["template"]["spec"]["hostNetwork"] is True
     assert workload.daemon_set("agent", {"unavailable": "2"})["spec"]["updateStrategy"] == {
         "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}}  # fmt: skip
-    with pytest.raises(ValueError, match="a daemonset has no option 'replicas'"):
+    with pytest.raises(ValueError, match="daemonset has no option 'replicas'"):
         workload.daemon_set("agent", {"replicas": "2"})
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from services.scenarios.script.expectation import lookup, parse_expectation
-from services.scenarios.script.scenario import parse_duration
 
 
 class World:
@@ -46,11 +45,11 @@ WORLD = World(
     ],
 )
 def test_an_expectation_is_judged_over_what_is_stored(text, holds):
-    assert holds == parse_expectation(text, parse_duration).judge(WORLD)[0]
+    assert holds == parse_expectation(text).judge(WORLD)[0]
 
 
 def test_a_failed_expectation_says_what_was_seen():
-    holds, seen = parse_expectation("each pods name=web-* spec.nodeName == n2", parse_duration).judge(WORLD)
+    holds, seen = parse_expectation("each pods name=web-* spec.nodeName == n2").judge(WORLD)
 
     assert (False, "web-2: n1") == (holds, seen)
 
@@ -67,4 +66,4 @@ def test_a_path_picks_list_members_by_type_name_or_place():
 
 def test_a_line_of_a_million_characters_is_refused_before_it_is_split():
     with pytest.raises(ValueError, match="the line has 1,000,000 characters; want at most 65,536"):
-        parse_expectation("a" * 1_000_000, parse_duration)
+        parse_expectation("a" * 1_000_000)

@@ -4,9 +4,9 @@ import pytest
 
 from services.api.switches import SwitchError
 from services.scenarios.run import load_scenario, plan_of
-from services.scenarios.script.scenario import ScriptError, parse_duration, parse_names, parse_scenario
-
-VERBS = frozenset({"pod", "kill", "as"})
+from services.scenarios.script.scenario import ScriptError, parse_scenario
+from services.scenarios.script.value_types import parse_duration, parse_names
+from services.scenarios.script.verbs import VERBS
 
 SCENARIO = """# The title
 # and why.

@@ -3,8 +3,7 @@
 import pytest
 
 from services.scenarios.script.scenario import ScriptError, parse_scenario
-
-VERBS = frozenset({"pod"})
+from services.scenarios.script.verbs import VERBS
 
 
 def test_stage_files_are_beside_the_scenario_and_in_order():
@@ -15,7 +14,7 @@ def test_stage_files_are_beside_the_scenario_and_in_order():
 
 
 def test_stages_without_a_file_or_after_the_first_act_are_refused():
-    with pytest.raises(ScriptError, match="want files beside the scenario"):
+    with pytest.raises(ScriptError, match="stages wants FILE, files beside the scenario"):
         parse_scenario("stages\npod x\n", "t.txt", VERBS)
     with pytest.raises(ScriptError, match="before the first act"):
         parse_scenario("pod x\nstages a.yaml\n", "t.txt", VERBS)

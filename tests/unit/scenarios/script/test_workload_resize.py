@@ -36,7 +36,7 @@ def test_a_resize_policy_is_said_by_resource():
 def test_mistakes_are_said_before_anything_starts():
     with pytest.raises(ValueError, match="no option 'disk'"):
         check_resize({"disk": "1"})
-    with pytest.raises(ValueError, match="a resize wants cpu="):
+    with pytest.raises(ValueError, match="resize wants cpu="):
         check_resize({"container": "main"})
     with pytest.raises(ValueError, match="no container 'x'; there are: main"):
         resized(pod("p", {}), {"container": "x", "cpu": "1"})

@@ -183,7 +183,7 @@ def test_the_queue_is_shown_by_pool_and_in_the_order_in_which_pods_came(asked, a
     assert found["in_flight_events"] == 0
 
 
-def test_both_documents_are_served_as_json_and_an_unknown_pod_is_not_found(asked, a):
+def test_the_documents_are_served_as_json_and_an_unknown_pod_is_not_found(asked, a):
     it = asked().see(a.pod("p"))
     routes = dict(it.explainer.routes())
     named = routes["/explain/{namespace}/{name}"]
@@ -194,4 +194,6 @@ def test_both_documents_are_served_as_json_and_an_unknown_pod_is_not_found(asked
 
     assert (status, kind, msgspec.json.decode(body)["pod"]) == (200, "application/json", "default/p")
     assert missing == (404, "text/plain", b"pod default/q is not known to this scheduler\n")
+    pods = routes["/explain/pods"](SimpleNamespace(params={}))
+    assert (pods[:2], msgspec.json.decode(pods[2])) == ((200, "application/json"), {"pods": ["default/p"]})
     assert (queue[:2], len(msgspec.json.decode(queue[2])["pods"])) == ((200, "application/json"), 1)

@@ -1,0 +1,65 @@
+"""The index of the experiments and that of the decisions, as Markdown."""
+
+import re
+from pathlib import Path
+
+from reference import ROOT, cell
+
+from services.scenarios.findings import Findings, findings_of
+
+EXPERIMENTS = ROOT / "experiments"
+PICTURES = ROOT / "docs" / "pictures" / "experiments"
+
+
+def folders() -> list[Path]:
+    """Return every folder that holds scenarios."""
+    return sorted({path.parent for path in EXPERIMENTS.rglob("*.txt")})
+
+
+def experiments() -> str:
+    """Every experiment: its finding, its picture, its scenarios with what each shows."""
+    return "\n\n".join(_experiment(folder) for folder in folders())
+
+
+def _experiment(folder: Path) -> str:
+    found = findings_of(folder)
+    name = folder.relative_to(EXPERIMENTS).as_posix()
+    scenarios = sorted(folder.glob("*.txt"))
+    parts = [f"## {found.title or name}", f"**{_sentence(found.finding)}**"]
+    if (PICTURES / f"{name}.svg").exists():
+        parts.append(f"![{cell(found.finding)}](pictures/experiments/{name}.svg)")
+    if found.picture:
+        parts.append(f"```sh\n{found.picture}\n```")
+    count = f"{len(scenarios)} scenarios" if len(scenarios) > 1 else "One scenario"
+    parts.append(f"{count} in [experiments/{name}](../experiments/{name}/README.md):")
+    parts.append(
+        "\n".join(["| Scenario | Title | Finding |", "|---|---|---|", *(_row(path, found) for path in scenarios)])
+    )
+    return "\n\n".join(parts)
+
+
+def _row(path: Path, found: Findings) -> str:
+    from services.scenarios.run import load_scenario
+
+    link = f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})"
+    return f"| {link} | {cell(load_scenario(path).title)} | {_plain(found.of_scenario.get(path.stem, ''))} |"
+
+
+def _plain(text: str) -> str:
+    """Return a cell without the links of its page, which lead from another folder."""
+    return cell(re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] if text else "No finding is written down."
+
+
+def decisions() -> str:
+    """Every decision record by number and title."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = {page: next(line[2:] for line in page.read_text().splitlines() if line.startswith("# ")) for page in pages}
+    return "\n".join(f"* [{title}]({page.name})" for page, title in titles.items() if not page.name.startswith("0000"))
+
+
+GENERATED = {"experiments": experiments, "decisions": decisions}
+"""By the name on the page."""

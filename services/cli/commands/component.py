@@ -1,0 +1,49 @@
+"""`keplab component`: one component of a mesh, as a container or a pod starts it."""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+import click
+
+from services.runtime.components import MODULES
+from services.runtime.config import PREFIX
+
+STARTED_ALONE = ("apiserver", "scheduler", "controllers", "claim-controller", "kubelet", "credentials")
+
+EPILOG = """\
+\b
+Examples:
+  keplab component scheduler --server apiserver:7443 --token-file token.json
+  keplab component kubelet --slots kubelet- --nodes 2 --data-dir /data
+  keplab component kubelet --help
+"""
+
+
+def arguments(component: str, given: Sequence[str], hostname: str, address: str) -> list[str]:
+    """Return the component's flags: of a kubelet host also its name and address, unless they are given, which are those
+    of the container it runs in."""
+    own = {"--name": f"kubelet/{hostname}", "--address": address} if component == "kubelet" else {}
+    is_given = {
+        flag: f"{PREFIX}{flag.lstrip('-').upper()}" in os.environ
+        or any(word.partition("=")[0] == flag for word in given)
+        for flag in own
+    }
+    return [*(word for flag, value in own.items() if not is_given[flag] for word in (flag, value)), *given]
+
+
+@click.command("component", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@click.argument("name", type=click.Choice(STARTED_ALONE))
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+def COMMAND(name: str, flags: tuple[str, ...]) -> None:  # noqa: N802
+    """Become one component of a mesh, as in a container.
+
+    It runs until it is stopped; `keplab component NAME --help` lists its flags. Every flag is an environment variable
+    as well, KEPLAB_FLAG_NAME. `keplab up` starts and watches all components; this is for containers and pods, which
+    something else watches. `credentials` writes what all of them need and ends.
+    """
+    hostname = socket.gethostname()
+    address = socket.gethostbyname(hostname) if name == "kubelet" else ""
+    words = arguments(name, flags, hostname, address)
+    os.execv(sys.executable, [sys.executable, "-m", MODULES[name], *words])

@@ -1,0 +1,119 @@
+"""How groups of commands show themselves: whole lines at every width, and a name that was meant for one mistyped."""
+
+import difflib
+import importlib
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from services.cli.command_table import Row
+
+WIDTH_MAX = 110
+NARROW = 60
+"""Below so many columns a definition stands under its term."""
+SIMILAR = 0.65
+
+
+class Formatter(click.HelpFormatter):
+    """Help as wide as the terminal, also below 50 columns, which are click's least."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        columns = shutil.get_terminal_size().columns
+        super().__init__(indent_increment, width or max(min(columns, max_width or WIDTH_MAX) - 2, 20), max_width)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms with their definitions; on a narrow terminal a definition goes under its term."""
+        super().write_dl(list(rows), col_max if self.width >= NARROW else 2, col_spacing)
+
+
+class Context(click.Context):
+    """A call of a command, whose help is written by `Formatter`."""
+
+    formatter_class = Formatter
+
+
+class Group(click.Group):
+    """A group that lists each command with its docstring's first line, uncut, and suggests names."""
+
+    context_class = Context
+
+    def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return name and line of every command, by section."""
+        shown = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return {"Commands": [(name, first_line(found)) for name, found in shown if found and not found.hidden]}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list for each section."""
+        sections = self.lines(ctx)
+        width = max(len(name) for rows in sections.values() for name, _ in rows) if formatter.width >= NARROW else 0
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in rows])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command whose help is written by `Formatter`."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            found.context_class = Context
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names. Raises: UsageError naming those that are spelled alike."""
+        if not args[0].startswith("-") and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
+            _refuse(args[0], self.list_commands(ctx), ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, and the options."""
+        shown = [row for rows in self.lines(ctx).values() for row in rows if row[0].startswith(incomplete)]
+        commands = [CompletionItem(name, help=line) for name, line in shown]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+class TableGroup(Group):
+    """A group whose commands are a table; only the one that is called is imported."""
+
+    def __init__(self, *, sections: Mapping[str, Sequence[Row]], **given: Any) -> None:
+        super().__init__(**given)
+        self.sections = sections
+        self.rows = {row.name: row for rows in sections.values() for row in rows}
+
+    def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the table."""
+        return {title: [(row.name, row.line) for row in rows] for title, rows in self.sections.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(self.rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None for what is none."""
+        row = self.rows.get(cmd_name)
+        if row is None:
+            return None
+        command = importlib.import_module(row.path).COMMAND
+        assert isinstance(command, click.Command), row.path
+        command.context_class = Context
+        return command
+
+
+def first_line(command: click.Command) -> str:
+    """Return the first line of a command's help, without its period."""
+    lines = (command.help or "").strip().splitlines()
+    return lines[0].removesuffix(".") if lines else ""
+
+
+def _refuse(name: str, known: Sequence[str], ctx: click.Context) -> NoReturn:
+    begun = [each for each in known if len(name) > 1 and each.startswith(name)]
+    close = begun or difflib.get_close_matches(name, known, cutoff=SIMILAR)
+    ctx.fail(f"no such command {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))

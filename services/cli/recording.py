@@ -1,0 +1,155 @@
+"""How commands keep records of what they ran: `--runs`, and a warning where there can be none."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from services.cli.output import F
+from services.runs.folder import RunsFolder
+from services.runs.origin import origin_of
+from services.runs.record import Origin, RunRecord, record_of
+from services.runs.recorder import Recorder, keep_document
+from services.scenarios.decisions.scores import SimulatedMesh
+from services.scenarios.result import RunResult
+from services.scenarios.script.scenario import Scenario
+from services.telemetry.eventlog import Line
+
+if TYPE_CHECKING:
+    from services.experiments.document import Comparison
+
+RUNS_DEFAULT = "runs"
+RUNS_VARIABLE = "KEPLAB_RUNS"
+NO_RUNS = "none"
+
+
+def runs_option(command: F) -> F:
+    """Give a command that runs something `--runs DIR`; the parameter is called `runs`."""
+    return _option("where the record of the run goes (`keplab runs`); none: keep no record")(command)
+
+
+def runs_folder_option(command: F) -> F:
+    """Give a command that reads records `--runs DIR`; the parameter is called `runs`."""
+    return _option("where the records of runs are")(command)
+
+
+def _option(what: str) -> Callable[[F], F]:
+    return click.option(
+        "--runs",
+        metavar="DIR",
+        default=RUNS_DEFAULT,
+        envvar=RUNS_VARIABLE,
+        show_envvar=True,
+        show_default=True,
+        help=what,
+    )
+
+
+class Recording:
+    """The record of one run that is made now; does nothing where there can be none."""
+
+    def __init__(self, recorder: Recorder | None, folder: str, scenario: Scenario) -> None:
+        self._recorder, self._folder, self._scenario = recorder, folder, scenario
+        self._origin = origin_of(Path(scenario.path)) if recorder is not None else None
+
+    @property
+    def on_line(self) -> Callable[[Line], None] | None:
+        """What is to be shown each line of the event log."""
+        return self._recorder.take if self._recorder is not None else None
+
+    @property
+    def beforehand(self) -> Callable[[SimulatedMesh], None] | None:
+        """What is to be given the mesh of a simulation."""
+        return self._recorder.look_into if self._recorder is not None else None
+
+    def keep(self, result: RunResult, assignments: Sequence[str], command: str) -> str:
+        """Keep the record; return its id, or nothing, after a warning."""
+        if self._recorder is None or self._origin is None:
+            return ""
+        recorder, self._recorder = self._recorder, None
+        recorder.finish()
+        made = record_of(
+            result,
+            title=self._scenario.title,
+            about=self._scenario.about,
+            assignments=assignments,
+            command=command,
+            origin=self._origin,
+            decisions=recorder.decision_count,
+        )
+        try:
+            return recorder.keep(made)
+        except OSError as error:
+            warn(self._folder, error)
+            return ""
+
+    def discard(self) -> None:
+        """Forget the run, unless it is kept."""
+        if self._recorder is not None:
+            self._recorder.discard()
+            self._recorder = None
+
+
+@contextmanager
+def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[Recording]:
+    """Record a run of the scenario in that folder; what is not kept until the end is forgotten."""
+    recorder = None
+    if runs != NO_RUNS:
+        try:
+            recorder = Recorder(RunsFolder(Path(runs)), keeps_events=keeps_events)
+        except OSError as error:
+            warn(runs, error)
+    made = Recording(recorder, runs, scenario)
+    try:
+        yield made
+    finally:
+        made.discard()
+
+
+def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:
+    """Keep the record of a sweep; return its id, or nothing, after a warning."""
+    return _kept(runs, record, scenario, b"")
+
+
+def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str]) -> str:
+    """Keep the record of a comparison and its document; return its id, or nothing, after a warning. `assignments`: the
+    switches that all arms share."""
+
+    def record(origin: Origin) -> RunRecord:
+        return RunRecord(
+            "",
+            "comparison",
+            made.scenario,
+            made.mode,
+            made.passed,
+            made.provenance.command,
+            origin,
+            seed=made.seeds[0] if made.seeds else 0,
+            assignments=list(assignments),
+            wall_s=made.provenance.wall_s,
+            title=made.title,
+            about=made.about,
+            arms={arm.name: arm.switches for arm in made.arms},
+            seeds=made.seeds,
+        )
+
+    return _kept(runs, record, Path(made.provenance.scenario_path), msgspec.json.encode(made))
+
+
+def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:
+    if runs == NO_RUNS:
+        return ""
+    try:
+        return keep_document(RunsFolder(Path(runs)), record(origin_of(scenario)), document)
+    except OSError as error:
+        warn(runs, error)
+        return ""
+
+
+def warn(runs: str, error: OSError) -> None:
+    """Say in one line that there is no record, and why."""
+    with suppress(OSError):
+        click.secho(f"keplab: no record of this run in {runs}: {error.strerror or error}", err=True, fg="yellow")

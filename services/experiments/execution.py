@@ -1,0 +1,79 @@
+"""Run one arm with one seed, in this interpreter or in a worker, and keep what a comparison needs of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.api.switches import SwitchError, Switches
+from services.experiments.bands import thinned
+from services.experiments.decisions import DecisionsDigest
+from services.experiments.document import ArmRun, Run
+from services.experiments.fates import fate_of
+from services.runtime.config import MeshError
+from services.scenarios.result import RunResult
+from services.scenarios.run import load_scenario, run_as_processes, simulate
+from services.scenarios.runner import Progress
+from services.scenarios.script.scenario import ScriptError
+
+PROBLEMS_MAX = 3
+
+
+@dataclass(frozen=True)
+class ArmJob:
+    """One run: the scenario's file, the arm's name, what is set besides the scenario's own switches, and the seed."""
+
+    scenario: str
+    arm: str
+    assignments: tuple[str, ...]
+    seed: int
+    is_simulated: bool = True
+
+
+def run_arm(job: ArmJob) -> ArmRun:
+    """Run it. What a run cannot survive is its error and ends no other run."""
+    return run_arm_showing(job, None)
+
+
+def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
+    """Run it, and report how it goes."""
+    decisions = DecisionsDigest()
+    run: Callable[..., RunResult] = simulate if job.is_simulated else run_as_processes
+    try:
+        scenario = load_scenario(job.scenario)
+        overrides = Switches.parse(job.assignments).chosen
+        result = run(scenario, seed=job.seed, overrides=overrides, progress=progress, on_line=decisions.take)
+    except (ScriptError, SwitchError) as error:
+        return ArmRun(job.arm, Run(job.seed, passed=False, error=str(error)), is_mistake=True)
+    except MeshError as error:
+        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"the mesh could not start: {error}"))
+    except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 199
+        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{type(error).__name__}: {error}"))
+    return arm_run(job.arm, result, decisions)
+
+
+def arm_run(arm: str, result: RunResult, decisions: DecisionsDigest) -> ArmRun:
+    """Return what a comparison keeps of a run's result."""
+    broken = [
+        f"{v.invariant} at {v.at:.3f} s: {', '.join(v.objects)}: {v.detail}" for v in result.violations[:PROBLEMS_MAX]
+    ]
+    run = Run(
+        result.seed,
+        result.digest,
+        result.measures,
+        result.passed,
+        result.violation_count,
+        [*broken, *result.failures[:PROBLEMS_MAX]],
+        result.measure_errors,
+        result.error,
+        len(result.pods),
+        decisions.count,
+        decisions.digest,
+        round(result.virtual_s, 6),
+        round(result.wall_s, 3),
+    )
+    exact = result.mode == "simulated"
+    fates = {pod.role: fate_of(pod, exact=exact) for pod in result.pods}
+    rows = [
+        (round(s.at_s, 6), float(s.pending), float(s.running), float(s.failed), float(s.succeeded))
+        for s in result.samples
+    ]
+    return ArmRun(arm, run, fates, thinned(rows), result.is_mistake)

@@ -1,0 +1,128 @@
+"""What a measure is over seeds: its spread in one arm, and the difference between two arms, seed by seed. Pure.
+
+Arms share seeds, so a difference is taken within a seed and only then over seeds: what the seeds themselves do to a
+measure cancels. Differences are summed up by their median, with a percentile bootstrap interval over the seeds
+(Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+LEVEL: Final = 0.95
+SEEDS_MIN: Final = 6
+"""Fewer seeds carry no interval of this level for a median: with 5, even all signs alike happen by chance in 2 · 0.5^5
+= 6 % of cases. Then the lowest and highest difference are all there is to say."""
+RESAMPLES: Final = 4999
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A measure in one arm. `seeds`: how many runs have a value; the rest is None of none."""
+
+    seeds: int
+    median: float | None = None
+    q25: float | None = None
+    q75: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Paired(msgspec.Struct, frozen=True):
+    """The difference of an arm from the first one over the seeds in which both have a value.
+
+    `interval`: of the median, at `LEVEL`; None with fewer than `SEEDS_MIN` seeds. `higher`, `lower`, `equal`: in how
+    many seeds. `p`: of the two-sided sign test, None where no seed differs.
+    """
+
+    arm: str
+    seeds: int
+    median: float | None = None
+    interval: tuple[float, float] | None = None
+    low: float | None = None
+    high: float | None = None
+    higher: int = 0
+    lower: int = 0
+    equal: int = 0
+    p: float | None = None
+
+    @property
+    def sign(self) -> int:
+        """1, -1, or 0: that of the median."""
+        return 0 if not self.median else 1 if self.median > 0 else -1
+
+    @property
+    def holds_in(self) -> int:
+        """In how many seeds the difference has the sign of the median."""
+        return (self.equal, self.higher, self.lower)[self.sign]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every seed has the same difference."""
+        return self.seeds > 0 and self.low == self.high
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it has a direction: the interval leaves out zero; where there is none, all seeds have one sign."""
+        if self.interval is not None:
+            return self.interval[0] > 0 or self.interval[1] < 0
+        return self.sign != 0 and self.holds_in == self.seeds
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the median, the quartiles (by linear interpolation) and the ends of what there is."""
+    if not values:
+        return Spread(0)
+    low, q25, median, q75, high = (float(q) for q in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
+    return Spread(len(values), median, q25, q75, low, high)
+
+
+def paired(arm: str, differences: Sequence[float]) -> Paired:
+    """Return what the differences of one arm from the first show, one for each seed."""
+    if not differences:
+        return Paired(arm, 0)
+    found = spread(differences)
+    higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    return Paired(
+        arm,
+        len(differences),
+        found.median,
+        _interval(differences),
+        found.low,
+        found.high,
+        higher,
+        lower,
+        len(differences) - higher - lower,
+        _sign_test(higher, lower),
+    )
+
+
+def _interval(differences: Sequence[float]) -> tuple[float, float] | None:
+    """Return the interval of the median; the same for the same differences, whatever was asked before."""
+    if len(differences) < SEEDS_MIN:
+        return None
+    if min(differences) == max(differences):
+        return differences[0], differences[0]
+    from scipy.stats import bootstrap  # half a second of imports, which only a comparison pays
+
+    rows = min(RESAMPLES, max(1, 2_000_000 // len(differences)))
+    found = bootstrap(
+        (np.asarray(differences, dtype=float),),
+        np.median,
+        n_resamples=RESAMPLES,
+        batch=rows,
+        confidence_level=LEVEL,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def _sign_test(higher: int, lower: int) -> float | None:
+    """Return how often chance alone has the signs lie at least as far apart; seeds without a difference are left
+    out."""
+    if not higher + lower:
+        return None
+    from scipy.stats import binomtest
+
+    return float(binomtest(higher, higher + lower).pvalue)

@@ -1,0 +1,157 @@
+"""The decisions of a run, read from its event log: what was decided about whom, by role. Pure.
+
+A decision is an attempt of a scheduler, a nomination, a victim, what became of a bind; what a kubelet admitted,
+rejected, unbound or resized; the deletion of an object; a pod's step to Failed or Succeeded. The objects of two runs
+are compared by *role*, because uids and generated names mean nothing: a pod of an owner is its number in the order of
+creation, and a bare object is its name. Source: guarantees 1.2 for the lines that are read.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from services.telemetry.eventlog import Line
+
+SCHEDULER_EVENTS: Final = ("sched.attempt", "sched.nominate", "sched.victim", "sched.bind_result")
+KUBELET_EVENTS: Final = ("kubelet.admit", "kubelet.reject", "kubelet.unbind_call", "kubelet.resize")
+DELETE: Final = "delete"
+PHASE: Final = "phase"
+EVENTS: Final = (*SCHEDULER_EVENTS, *KUBELET_EVENTS, DELETE, PHASE)
+"""What a decision may be called: lines of the event log by their own names; `delete`, when the deletion of an object
+was asked for, and `phase`, a pod's last step, are read from `store.commit`."""
+PLAIN: Final = ("", "default")
+"""Namespaces that roles do not name."""
+NEVER_COMPARED: Final = frozenset(("Event", "Lease"))
+"""Kinds whose deletion decides nothing: Events expire, and Leases of nodes go with their nodes."""
+_FINAL = frozenset(("Failed", "Succeeded"))
+_NOISE = frozenset(("request_id", "unbind_count"))
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision. `at_s`: seconds of the log's own clock. `name`: the object as it was called, `namespace/name`.
+
+    `outcome`: `scheduled`, `unschedulable` or `error` of an attempt; `ok`, `conflict`, `unknown` or `error` of a bind;
+    the reason of a rejection or an unbind; the requests that a resize came to; who asked for a deletion; the phase.
+    `why`: what else the line says: messages, plugins, requests and the node's sums.
+    """
+
+    at_s: float
+    role: str
+    event: str
+    outcome: str
+    node: str = ""
+    name: str = ""
+    component: str = ""
+    why: dict[str, Any] = {}
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        """What is compared of two decisions about one role."""
+        return self.event, self.outcome, self.node
+
+    @property
+    def actor(self) -> tuple[str, str]:
+        """Whose decisions about which role: those of one actor have an order, two actors are not compared in time."""
+        return self.role, self.event.partition(".")[0]
+
+
+class Roles:
+    """Which object plays which role, by uid, learned from commits in their order."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, str] = {}
+        self._owners: dict[str, tuple[str, str]] = {}
+        """Of each object its kind, and what the roles of those begin with that it owns."""
+        self._counts: dict[tuple[str, bool], int] = {}
+
+    def learn(self, line: Line) -> bool:
+        """Give the object of a `store.commit` line its role: the next of its owner. Return whether it is new."""
+        assert line.obj is not None
+        uid, kind, namespace = line.obj["uid"], line.obj["kind"].lower(), line.obj["ns"]
+        if uid in self._by_uid:
+            return False
+        owners = (self._owners.get(owner) for owner in line.data.get("owners", ()))
+        owner_kind, stem = next((owner for owner in owners if owner is not None), ("", ""))
+        is_owned = bool(owner_kind)
+        if not is_owned:
+            stem = f"{namespace}/{kind}/{line.obj['name']}" if namespace not in PLAIN else f"{kind}/{line.obj['name']}"
+        elif kind != "pod":
+            stem = f"{stem}/{kind}"
+        counted = stem, is_owned
+        number = self._counts.get(counted, 0)
+        self._counts[counted] = number + 1
+        role = self._by_uid[uid] = f"{stem}#{number}" if is_owned or number else stem
+        # The pods of a Deployment are counted over all of its ReplicaSets, whose names are generated.
+        is_revision = (kind, owner_kind) == ("replicaset", "deployment")
+        self._owners[uid] = kind, stem.rpartition("/")[0] if is_revision else role
+        return True
+
+    def of(self, uid: str, otherwise: str = "") -> str:
+        """Return the role of the object with that uid; `otherwise`: when no commit of it was seen."""
+        return self._by_uid.get(uid, otherwise or uid)
+
+
+class Decisions:
+    """Reads decisions from the lines of an event log, in their order."""
+
+    def __init__(self) -> None:
+        self._roles = Roles()
+        self._phases: dict[str, str] = {}
+        self._leaving: set[str] = set()
+
+    def of(self, line: Line) -> Decision | None:
+        """Return the decision that the line says; None for every other line."""
+        if line.obj is None:
+            return None
+        if line.ev == "store.commit":
+            return self._commit(line)
+        if line.ev not in EVENTS:
+            return None
+        role = self._roles.of(line.obj["uid"], f"{line.obj['kind'].lower()}/{line.obj['name']}")
+        why = {name: value for name, value in line.data.items() if name not in _NOISE}
+        node = line.node or why.get("nominated") or ""
+        at_s = line.mono_ns / 1e9
+        return Decision(at_s, role, line.ev, self._outcome(line), node, _name(line.obj), line.comp, why)
+
+    def _outcome(self, line: Line) -> str:
+        data = line.data
+        match line.ev:
+            case "sched.attempt" | "sched.bind_result":
+                return str(data.get("outcome", ""))
+            case "sched.nominate":
+                return "nominated"
+            case "sched.victim":
+                return f"for {self._roles.of(data.get('group') or data.get('preemptor', ''))}"
+            case "kubelet.admit":
+                return "adopted" if data.get("adopted") else "admitted"
+            case "kubelet.resize":
+                return " ".join(f"{name}={value}" for name, value in sorted((data.get("requests") or {}).items()))
+        return str(data.get("reason", ""))
+
+    def _commit(self, line: Line) -> Decision | None:
+        assert line.obj is not None
+        if line.obj["kind"] in NEVER_COMPARED:
+            return None
+        data, uid = line.data, line.obj["uid"]
+        is_new, is_gone = self._roles.learn(line), data.get("type") == "DELETED"
+        phase, found = data.get("phase", ""), None
+        if phase in _FINAL and phase != self._phases.get(uid):
+            self._phases[uid] = phase
+            found = self._decided(line, PHASE, phase)
+        if (is_gone or data.get("deletion")) and uid not in self._leaving:
+            self._leaving.add(uid)
+            found = self._decided(line, DELETE, f"by {line.identity or data.get('identity') or '(unknown)'}")
+        if is_gone:
+            self._phases.pop(uid, None)
+            self._leaving.discard(uid)
+        # What the store held when the log began was decided before; what a restart reads again was seen before.
+        return None if is_new and data.get("replayed") else found
+
+    def _decided(self, line: Line, event: str, outcome: str) -> Decision:
+        assert line.obj is not None
+        role = self._roles.of(line.obj["uid"])
+        return Decision(line.mono_ns / 1e9, role, event, outcome, line.data.get("node", ""), _name(line.obj), line.comp)
+
+
+def _name(obj: dict[str, str]) -> str:
+    return f"{obj['ns']}/{obj['name']}" if obj["ns"] else obj["name"]

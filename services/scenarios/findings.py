@@ -1,0 +1,84 @@
+"""What the shipped experiments found, read from the README.md of their folders.
+
+A folder of experiments has a README.md whose title is followed by a paragraph `Finding: …`, one sentence. Another
+paragraph, `Picture: COMMAND`, is the `keplab compare` or `keplab run` that the folder's picture is drawn from. Rows of
+its tables and items of its lists that begin with a scenario's name say what that scenario shows. The index of the
+documents and `keplab scenarios` read both.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PARAGRAPH = re.compile(r"^(Finding|Picture): (.*?)(?=\n[ \t]*\n|\Z)", re.M | re.S)
+ROW = re.compile(r"^\| *(?P<names>[^|]+?) *\|(?P<rest>.*)\|\s*$", re.M)
+ITEM = re.compile(r"^\* `(?P<name>[\w-]+)\.txt`: (?P<text>.*?)(?=^\* |^\s*$|\Z)", re.M | re.S)
+RULE = re.compile(r"[ :|-]+")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+COLUMNS = ("finding", "shows", "what it shows", "what happens", "what differs", "what breaks")
+"""Heads of the columns that say what a scenario shows."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one folder's README.md says; `of_scenario` by the scenario file's stem."""
+
+    title: str = ""
+    finding: str = ""
+    picture: str = ""
+    of_scenario: dict[str, str] = field(default_factory=dict)
+
+
+def read_findings(text: str) -> Findings:
+    """Return what the text of a README.md says."""
+    title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), "")
+    said = {kind: " ".join(body.split()) for kind, body in reversed(PARAGRAPH.findall(text))}
+    return Findings(
+        title, said.get("Finding", ""), said.get("Picture", "").strip("`"), {**_of_items(text), **_of_rows(text)}
+    )
+
+
+def findings_of(folder: Path) -> Findings:
+    """Return what a folder's README.md says; nothing if it has none."""
+    page = folder / "README.md"
+    return read_findings(page.read_text()) if page.is_file() else Findings()
+
+
+def finding_of_scenario(path: Path) -> str:
+    """Return what a scenario's file shows: by its own row or item, else by its folder's finding; or nothing."""
+    found = findings_of(path.parent)
+    return found.of_scenario.get(path.stem, found.finding)
+
+
+def _of_items(text: str) -> dict[str, str]:
+    return {found["name"]: " ".join(found["text"].split()) for found in ITEM.finditer(text)}
+
+
+def _of_rows(text: str) -> dict[str, str]:
+    of_scenario: dict[str, str] = {}
+    column = None
+    for line in text.splitlines():
+        row = ROW.match(line)
+        if row is None:
+            column = None
+            continue
+        cells = [cell.strip() for cell in row["rest"].split("|")]
+        if column is None:
+            heads = [cell.lower() for cell in cells]
+            is_list = row["names"].lower() == "scenario"
+            column = next((i for i, head in enumerate(heads) if head in COLUMNS), -1) if is_list else -1
+        elif column >= 0 and column < len(cells) and not RULE.fullmatch(line):
+            for name in _names(row["names"]):
+                of_scenario.setdefault(name, cells[column])
+    return of_scenario
+
+
+def _names(cell: str) -> list[str]:
+    """Return the scenarios that a cell names: `a`, b, [c](c.txt), d.txt; those of other folders aside."""
+    plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", cell).replace("`", "")
+    if "/" in plain:
+        return []
+    names = [part.strip().removesuffix(".txt") for part in plain.split(",")]
+    whole = names[0].rsplit("-", 1)[0]
+    joined = [f"{whole}{name}" if name.startswith("-") else name for name in names]
+    return [name for name in joined if NAME.fullmatch(name)]

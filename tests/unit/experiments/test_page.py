@@ -1,0 +1,293 @@
+"""The page, the picture and the texts of a comparison are made of its document alone, and say the same."""
+
+import csv
+import io
+import re
+
+import msgspec
+import pytest
+
+from services.experiments.axis import TICKS_MAX, ticks, time_ticks
+from services.experiments.bands import POINTS, bands_of, thinned
+from services.experiments.document import read_document
+from services.experiments.page import page
+from services.experiments.picture import picture
+from services.experiments.plots import DASHES, SIGNS, Frame
+from services.experiments.style import COMPONENTS, GRAPHICS, LINE, PAPER, STYLE, TEXTS
+from services.experiments.views import csv_rows, markdown, text
+from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of
+
+HOSTILE = "<b>&'\"|`"
+
+
+def a_comparison():
+    """Two seeds in two arms, with everything that a page may show."""
+    fail = {"web#0": ("Failed on n1",), **{f"web#{number}": ("Failed on n1",) for number in range(1, 570)}}
+    rows = [(0.0, 0.0, 0.0, 0.0, 0.0), (0.5, 1.0, 0.0, 0.0, 0.0), (2.0, 0.0, 0.0, 570.0, 0.0)]
+    return compared(
+        [
+            run
+            for seed in range(2)
+            for run in (
+                a_run("fail", seed, fail, rows, pods_failed=570.0 + seed, victims=0.0, unbinds=None, api_writes=9.0),
+                a_run(
+                    "unbind",
+                    seed,
+                    {"web#0": ("Running on n2", 1.5)},
+                    rows[:2],
+                    pods_failed=0.0,
+                    victims=0.0,
+                    api_writes=9.0,
+                ),
+            )
+        ]
+    )
+
+
+def test_every_view_is_made_of_the_document_that_was_kept():
+    made = a_comparison()
+    kept = read_document(msgspec.json.encode(made), "x.json")
+
+    for view in (page, picture, markdown, csv_rows, text):
+        assert view(kept) == view(made)
+
+
+def test_every_view_has_the_result_and_the_command():
+    made = a_comparison()
+
+    for view in (page, markdown, text):
+        assert "no pod failed: median 0 instead of 570.5 with fail" in view(made)
+        assert "keplab compare s.txt --arm fail --arm unbind" in view(made)
+        assert "c0ffeec0ffee" in view(made)
+        assert "5ca1ab1e5ca1ab1e" in view(made)
+        assert "2 CPUs, Python 3.11.7" in view(made)
+
+
+def test_the_page_stands_by_itself_and_escapes_what_came_from_a_cluster():
+    runs = [a_run(arm, 0, {HOSTILE: (HOSTILE + arm,)}, pods_failed=ord(arm[0])) for arm in ("fail", "unbind")]
+    runs += [a_failed_run("unbind", 1, HOSTILE)]
+    made = compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE)
+    shown = page(made)
+
+    assert HOSTILE not in shown
+    assert "<b>&" not in shown
+    assert not re.search(r"<script|https?:|@import|url\(|<link|<img|onload", shown)
+    assert shown.startswith("<!doctype html>")
+    assert shown.rstrip().endswith("</html>")
+
+
+def test_where_two_arms_part_is_a_command_away():
+    command = "keplab diff experiments/s.txt --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind"
+
+    assert f"where they part: {command}" in text(a_comparison())
+    assert "where they part" not in text(compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B)))
+
+
+def test_pods_that_fared_alike_are_one_row():
+    shown = page(a_comparison())
+
+    assert "1,138 ×" in shown
+    assert "→ never created" in shown
+    assert len(shown) < 60_000
+
+
+def test_measures_that_do_not_differ_are_folded_and_not_in_the_table():
+    made = a_comparison()
+    table, _, rest = markdown(made).partition("<details>")
+
+    assert "Pods failed" in table
+    assert "Victims" not in table
+    assert "2 measures do not differ: API writes (without heartbeats) (9); 0: Victims of preemption." in rest
+    assert "1 measure has no value: Unbinds." in rest
+    assert "Victims of preemption" not in text(made), "a terminal is spared those that are 0"
+    assert "1 are 0" in text(made)
+
+
+def test_markdown_cannot_be_broken_by_names():
+    runs = [a_run(arm, 0, {"a|b": (f"x|{arm}",)}, **{"we|ird": float(len(arm))}) for arm in ("fail", "unbind")]
+    rows = [line for line in markdown(compared(runs)).splitlines() if line.startswith("|")]
+
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 6 for row in rows[:3])
+    assert "we\\|ird" in rows[2]
+
+
+def test_csv_has_a_line_for_each_arm_seed_and_measure():
+    made = compared([*seeds_of([5, None], [1, 2]), a_failed_run("fail", 2)])
+    rows = list(csv.DictReader(io.StringIO(csv_rows(made))))
+
+    assert [(row["arm"], row["seed"], row["value"]) for row in rows] == [
+        ("fail", "0", "5"),
+        ("fail", "1", ""),
+        ("fail", "2", ""),
+        ("unbind", "0", "1"),
+        ("unbind", "1", "2"),
+    ]
+    assert {(row["measure"], row["mode"]) for row in rows} == {("pods_failed", "simulated")}
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_narrow_terminal_gets_a_line_for_each_arm_and_no_broken_table(width):
+    made = a_comparison()
+    figures = text(made, width).split("\n\n")[1]
+
+    if width < 100:
+        assert figures.splitlines()[:2] == ["Pods failed", "  fail    570.5 [570.2 … 570.8]"]
+        assert all(len(line) <= max(width, 60) for line in figures.splitlines())
+    else:
+        assert figures.splitlines()[0].split() == ["fail", "unbind", "unbind", "−", "fail", "seeds"]
+
+
+def test_equal_arms_and_one_arm_have_views_too():
+    same = compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))
+    alone = compared([a_run("fail", 0, pods_failed=2.0)], (FAIL,))
+
+    assert "No pod's fate differs" in page(same)
+    assert "What differs" not in page(same)
+    assert "Figures" in page(alone)
+    assert "Pod by pod" not in page(alone)
+    for made in (same, alone):
+        assert made.result.split(":")[0] in markdown(made)
+
+
+def test_a_comparison_without_a_single_run_that_ended_has_views():
+    made = compared([a_failed_run("fail"), a_failed_run("unbind")])
+
+    assert "nothing to compare" in page(made)
+    assert "line 3: no such node" in text(made)
+
+
+# --- plots
+
+
+def test_all_arms_are_drawn_on_one_scale():
+    made = a_comparison()
+    frame = Frame(made)
+    plots = re.findall(r"<svg viewBox.*?</svg>", page(made).partition("Pods by phase")[2])
+
+    assert (frame.end_s, frame.top) == (2.0, 570.0)
+    axes = [re.findall(r"text-anchor='[a-z]+'>([^<]+)<", plot) for plot in plots]
+    assert axes[0] == axes[1] == ["0", "200", "400", "0", "500 ms", "1000 ms", "1500 ms", "2000 ms"]
+
+
+def test_phases_differ_by_dash_and_sign_and_not_by_colour_alone():
+    assert len(set(DASHES.values())) == len(set(SIGNS.values())) == len(SIGNS) == 4
+    shown = picture(a_comparison())
+    assert {"○", "✕"} <= set(shown)
+    assert ">✕</tspan> failed 570<" in shown
+
+
+@pytest.mark.parametrize(
+    ("end_s", "names"),
+    [
+        (0.0004, ["0", "100 µs", "200 µs", "300 µs", "400 µs"]),
+        (0.012, ["0", "2 ms", "4 ms", "6 ms", "8 ms", "10 ms", "12 ms"]),
+        (1.9, ["0", "500 ms", "1000 ms", "1500 ms"]),
+        (31.5, ["0", "10 s", "20 s", "30 s"]),
+        (150.0, ["0", "30 s", "60 s", "90 s", "120 s", "150 s"]),
+        (600.0, ["0", "2 min", "4 min", "6 min", "8 min", "10 min"]),
+        (7200.0, ["0", "20 min", "40 min", "60 min", "80 min", "100 min", "120 min"]),
+        (30000.0, ["0", "2 h", "4 h", "6 h", "8 h"]),
+    ],
+)
+def test_an_axis_of_time_is_right_for_milliseconds_and_for_hours(end_s, names):
+    found = time_ticks(end_s)
+
+    assert [name for _, name in found] == names
+    assert len(found) <= TICKS_MAX + 1
+    assert all(at_s <= end_s * 1.001 for at_s, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("top", "expected"),
+    [
+        (1, [0, 1]),
+        (3, [0, 1, 2, 3]),
+        (7, [0, 2, 4, 6]),
+        (10, [0, 5, 10]),
+        (45, [0, 10, 20, 30, 40]),
+        (60, [0, 20, 40, 60]),
+        (999, [0, 200, 400, 600, 800]),
+    ],
+)
+def test_an_axis_has_two_to_five_round_steps(top, expected):
+    assert ticks(top) == expected
+
+
+def test_bands_are_quantiles_over_seeds_of_counts_that_hold_until_they_change():
+    runs = [
+        [(0.0, 0.0, 0.0, 0.0, 0.0), (1.0, 0.0, float(seed), 0.0, 0.0), (2.0, 0.0, 9.0, 0.0, 0.0)] for seed in range(5)
+    ]
+    bands = bands_of(runs)
+    running = next(band for band in bands.phases if band.phase == "running")
+    before, after = (next(i for i, at in enumerate(bands.at_s) if at > moment) for moment in (0.9, 1.1))
+
+    assert len(bands.at_s) == POINTS
+    assert (bands.at_s[0], bands.at_s[-1]) == (0.0, 2.0)
+    assert (running.low[before], running.high[before]) == (0.0, 0.0)
+    assert [getattr(running, name)[after] for name in ("low", "q25", "median", "q75", "high")] == [0, 1, 2, 3, 4]
+    assert running.median[-1] == 9.0
+    assert [band.phase for band in bands.phases] == ["pending", "running"], "phases that never occur have no line"
+    assert bands_of([]).phases == []
+
+
+def test_runs_that_have_ended_say_nothing_of_later_moments():
+    short, long = (
+        [(0.0, 1.0, 0.0, 0.0, 0.0), (1.0, 5.0, 0.0, 0.0, 0.0)],
+        [(0.0, 1.0, 0.0, 0.0, 0.0), (4.0, 1.0, 0.0, 0.0, 0.0)],
+    )
+    pending = bands_of([short, long]).phases[0]
+
+    assert (pending.low[-1], pending.high[-1]) == (1.0, 1.0)
+
+
+def test_long_runs_are_thinned_and_keep_both_ends():
+    rows = [(number * 0.5, 0.0, float(number), 0.0, 0.0) for number in range(10_000)]
+    kept = thinned(rows, 100)
+
+    assert 90 <= len(kept) <= 100
+    assert (kept[0], kept[-1]) == (rows[0], rows[-1])
+    assert thinned(rows[:50], 100) == rows[:50]
+
+
+# --- the palette
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    """Return the contrast ratio of WCAG 2.2, 1.4.3."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_ratio_is_that_of_the_definition():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_graphics_stand_out_from_their_paper(scheme):
+    paper = getattr(PAPER, scheme)
+    texts = {name: contrast(getattr(colour, scheme), paper) for name, colour in TEXTS.items()}
+    graphics = {name: contrast(getattr(colour, scheme), paper) for name, colour in {**GRAPHICS, **COMPONENTS}.items()}
+
+    assert {name: ratio for name, ratio in texts.items() if ratio < 4.5} == {}
+    assert {name: ratio for name, ratio in graphics.items() if ratio < 3.0} == {}
+
+
+@pytest.mark.parametrize("view", [page, picture])
+def test_pages_use_the_palette_alone(view):
+    known = {c for colour in (PAPER, LINE, *TEXTS.values(), *GRAPHICS.values(), *COMPONENTS.values()) for c in colour}
+
+    assert set(re.findall(r"#[0-9a-f]{6}\b", view(a_comparison()))) <= known
+    assert "var(--failed)" in view(a_comparison())
+
+
+def test_dark_is_for_screens_and_what_the_viewer_prefers():
+    assert re.search(r"prefers-color-scheme: dark\) \{ @media screen", STYLE)
+    assert PAPER.dark in picture(a_comparison(), is_dark=True)
+    assert PAPER.dark not in picture(a_comparison())

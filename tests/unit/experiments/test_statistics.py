@@ -1,0 +1,80 @@
+"""Spread over seeds, differences within a seed: medians, an interval that is the same each time, signs; never NaN."""
+
+import math
+import random
+import warnings
+
+import pytest
+
+from services.experiments.statistics import RESAMPLES, SEEDS_MIN, Paired, Spread, paired, spread
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_spread_is_median_quartiles_and_ends():
+    assert spread([5, 1, 2, 4, 3]) == Spread(5, 3.0, 2.0, 4.0, 1.0, 5.0)
+    assert spread([1.0, 2.0]).median == 1.5
+    assert spread([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
+    assert spread([]) == Spread(0)
+
+
+def test_the_interval_of_differences_holds_the_median_and_is_the_same_each_time():
+    chance = random.Random(1)
+    differences = [chance.gauss(-3.0, 1.0) for _ in range(20)]
+    found = paired("x", differences)
+
+    assert found == paired("x", differences)
+    low, high = found.interval
+    assert min(differences) <= low < found.median < high < 0
+    assert (found.seeds, found.lower, found.higher, found.equal) == (20, 20, 0, 0)
+    assert (found.sign, found.holds_in, found.is_clear, found.is_constant) == (-1, 20, True, False)
+    assert found.p == pytest.approx(2 * 0.5**20)
+
+
+def test_the_interval_is_that_of_the_median_over_resampled_seeds():
+    differences = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    chance = random.Random(5)
+    medians = sorted(sorted(chance.choices(differences, k=7))[3] for _ in range(4 * RESAMPLES))
+    cut = len(medians) // 40
+
+    assert paired("x", differences).interval == (medians[cut], medians[-cut - 1])
+
+
+@pytest.mark.parametrize("count", range(1, SEEDS_MIN))
+def test_few_seeds_have_no_interval_but_their_ends_and_signs(count):
+    found = paired("x", [float(each + 1) for each in range(count)])
+
+    assert found.interval is None
+    assert (found.low, found.high, found.higher) == (1.0, count, count)
+    assert found.is_clear, "every seed has the same sign"
+    assert not paired("x", [1.0, -1.0]).is_clear
+
+
+@pytest.mark.parametrize("differences", [[-4.0] * 20, [0.0] * 20, [0.0] * 19 + [1.0], [1.0, -1.0] * 10, [2.5]])
+def test_differences_that_hardly_vary_give_numbers(differences):
+    found = paired("x", differences)
+    numbers = [found.median, found.low, found.high, *(found.interval or ())]
+
+    assert all(math.isfinite(number) for number in numbers)
+    assert found.is_constant == (len(set(differences)) == 1)
+    assert found.is_clear == (len(set(differences)) == 1 and differences[0] != 0)
+    assert (found.p is None) == (set(differences) == {0.0})
+
+
+def test_no_common_seed_is_no_difference_and_not_clear():
+    found = paired("x", [])
+
+    assert found == Paired("x", 0)
+    assert (found.is_clear, found.is_constant) == (False, False)
+
+
+def test_seeds_without_a_difference_do_not_count_in_the_sign_test():
+    found = paired("x", [0.0] * 10 + [1.0] * 4)
+
+    assert (found.higher, found.equal, found.p) == (4, 10, pytest.approx(2 * 0.5**4))
+    assert (found.sign, found.holds_in) == (0, 10), "the median is no difference"
