@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),
         Row("store", "Look at the store of a mesh that does not run"),
+        Row("component", "Become one component of a mesh, as in a container"),
         Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
         Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),
     ),
@@ -44,6 +45,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("fork", "Simulate from the state of a mesh"),
         Row("switches", "List the switches: every choice between designs"),
         Row("measures", "List the measures of a run, and which direction is better"),
+        Row("verbs", "List what a line of a scenario may say"),
     ),
     "Ask why": (
         Row("explain", "Say why a pod is where it is, or nowhere"),
@@ -58,7 +60,12 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("logs", "Print the logs of the mesh's processes"),
         Row("events", "Print the event log: what components did, line by line"),
     ),
+    "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
+    "Set up": (
+        Row("doctor", "Check what keplab needs of this machine"),
+        Row("completion", "Print the script that completes commands in a shell"),
+    ),
 }
 
 COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row in rows}

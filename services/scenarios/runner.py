@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client
+from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
 from services.scenarios.measures.placement import Placement
 from services.scenarios.measures.recorded import Recorded
@@ -33,6 +34,7 @@ class ScenarioRun:
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     placement: Placement = field(default_factory=Placement)
+    device_use: DeviceUse = field(default_factory=DeviceUse)
     error: str = ""
     is_mistake: bool = False
     """Whether `error` is the scenario's own: it asked for something that cannot be."""
@@ -90,19 +92,21 @@ async def run_scenario(
     progress: Progress | None = None,
     disturb: Disturb | None = None,
     patience: float = 1.0,
+    chance: random.Random | None = None,
     recorded: Recorded | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read."""
+    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
-    chance = random.Random("teller")
+    chance = chance or random.Random("teller")
     observer = Observer(api, mesh.clock, chance, recorded)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
+    run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
     context = ScenarioContext(mesh, client, observer, scenario)
     current = [scenario.steps[0].text]

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,14 +16,17 @@ import click
 import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
 from services.cli.recording import keep_comparison, runs_option
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.comparison import comparison_of
 from services.experiments.document import ArmRun, Comparison, Provenance, SwitchRow, document_of
 from services.experiments.execution import ArmJob, run_arm, run_arm_showing
 from services.experiments.page import page
+from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
 from services.scenarios.revision import revision
@@ -41,15 +45,33 @@ Examples:
   keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
     --record runs/exclusion.jsonl -o markdown""",
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--arm", "arms", multiple=True, required=True, metavar="NAME:SWITCH=VALUE[,…]", help="an alternative")
+@click.argument("file", type=SCENARIO)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    shell_complete=completing.arms,
+    required=True,
+    metavar="NAME:SWITCH=VALUE[,…]",
+    help="an alternative",
+)
 @click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
 @click.option(
     "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
 )
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="a switch that all arms share",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
+)
 @runs_option
 @sweep_options
 @click.option(
@@ -68,6 +90,7 @@ def COMMAND(  # noqa: N802
     processes: bool,
     assignments: tuple[str, ...],
     report: Path | None,
+    picture: Path | None,
     runs: str,
     record: Path | None,
     workers: int,
@@ -87,7 +110,8 @@ def COMMAND(  # noqa: N802
         for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
             remark(switches, f"arm {arm.name}")
     path = report or Path("runs") / f"{scenario.name}.html"
-    _writable(path)
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
     # A seed's runs follow each other, so that what is there after an interrupt can be compared.
     jobs = [
         ArmJob(str(file), arm.name, Switches({**shared.chosen, **arm.switches}).assignments, number, not processes)
@@ -104,9 +128,8 @@ def COMMAND(  # noqa: N802
         revision=revision().text,
     )
     count = workers_of(workers or (1 if processes else 0), len(jobs))
-    with refusing(RecordError):
-        kept = _opened(record, header) if record is not None else None
-    found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    with _opened(record, header) as kept:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
     if is_interrupted and not found:
         raise KeyboardInterrupt
     made = comparison_of(
@@ -134,11 +157,12 @@ def COMMAND(  # noqa: N802
             started=started.isoformat(timespec="seconds"),
             wall_s=round(time.monotonic() - began_s, 3),
             load_1min=load_1min,
+            set=list(shared.assignments),
         ),
         is_interrupted=is_interrupted,
         report=str(path),
     )
-    unwritten = _write(made, path)
+    unwritten = _write(made, path, pictures)
     run = keep_comparison(runs, made, shared.assignments)
     _print(made, output, run)
     if unwritten:
@@ -150,11 +174,22 @@ def COMMAND(  # noqa: N802
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 
 
-def _opened(record: Path, header: Header) -> Record:
+@contextmanager
+def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+    """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
+    if record is None:
+        yield None
+        return
     try:
-        return Record(record, header)
+        kept = Record(record, header)
+    except RecordError as error:
+        fail(str(error))
     except OSError as error:
         fail(f"cannot write the record {record}: {error.strerror}")
+    try:
+        yield kept
+    finally:
+        kept.close()
 
 
 def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
@@ -182,11 +217,11 @@ def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_al
     return found, False
 
 
-def _writable(path: Path) -> None:
+def _writable(path: Path, *pictures: Path) -> None:
     """Find out before the runs whether what they show can be written."""
     if path.suffix == ".json":
         fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
-    for each in (path, path.with_suffix(".json")):
+    for each in (path, path.with_suffix(".json"), *pictures):
         try:
             each.parent.mkdir(parents=True, exist_ok=True)
             is_new = not each.exists()
@@ -194,17 +229,23 @@ def _writable(path: Path) -> None:
             if is_new:
                 each.unlink()
         except OSError as error:
-            fail(f"cannot write the report {each}: {error.strerror}")
+            fail(f"cannot write {each}: {error.strerror}")
 
 
-def _write(made: Comparison, path: Path) -> str:
-    """Write the page and the document beside it; return why not, or nothing."""
-    try:
-        path.write_text(page(made), encoding="utf-8")
-        path.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
-    except OSError as error:
-        return f"cannot write the report {path}: {error.strerror}"
+def _write(made: Comparison, path: Path, pictures: Sequence[Path]) -> str:
+    """Write the page, the document beside it and the pictures; return why not, or nothing."""
+    texts = {path: page(made), path.with_suffix(".json"): _json(made)}
+    texts |= {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    for each, written in texts.items():
+        try:
+            each.write_text(written, encoding="utf-8")
+        except OSError as error:
+            return f"cannot write {each}: {error.strerror}"
     return ""
+
+
+def _json(made: Comparison) -> str:
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
 
 
 def _print(made: Comparison, output: str, run: str) -> None:
