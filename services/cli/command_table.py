@@ -45,6 +45,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("fork", "Simulate from the state of a mesh"),
         Row("switches", "List the switches: every choice between designs"),
         Row("measures", "List the measures of a run, and which direction is better"),
+        Row("verbs", "List what a line of a scenario may say"),
     ),
     "Ask why": (
         Row("explain", "Say why a pod is where it is, or nowhere"),

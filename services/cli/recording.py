@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from services.cli.output import F
 from services.runs.folder import RunsFolder
@@ -15,6 +17,9 @@ from services.scenarios.decisions.scores import SimulatedMesh
 from services.scenarios.result import RunResult
 from services.scenarios.script.scenario import Scenario
 from services.telemetry.eventlog import Line
+
+if TYPE_CHECKING:
+    from services.experiments.document import Comparison
 
 RUNS_DEFAULT = "runs"
 RUNS_VARIABLE = "KEPLAB_RUNS"
@@ -104,8 +109,37 @@ def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[
         made.discard()
 
 
-def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes = b"") -> str:
-    """Keep the record of a sweep, or of a comparison and its document; return its id, or nothing, after a warning."""
+def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:
+    """Keep the record of a sweep; return its id, or nothing, after a warning."""
+    return _kept(runs, record, scenario, b"")
+
+
+def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str]) -> str:
+    """Keep the record of a comparison and its document; return its id, or nothing, after a warning. `assignments`: the
+    switches that all arms share."""
+
+    def record(origin: Origin) -> RunRecord:
+        return RunRecord(
+            "",
+            "comparison",
+            made.scenario,
+            made.mode,
+            made.passed,
+            made.provenance.command,
+            origin,
+            seed=made.seeds[0] if made.seeds else 0,
+            assignments=list(assignments),
+            wall_s=made.provenance.wall_s,
+            title=made.title,
+            about=made.about,
+            arms={arm.name: arm.switches for arm in made.arms},
+            seeds=made.seeds,
+        )
+
+    return _kept(runs, record, Path(made.provenance.scenario_path), msgspec.json.encode(made))
+
+
+def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:
     if runs == NO_RUNS:
         return ""
     try:

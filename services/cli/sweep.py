@@ -97,7 +97,7 @@ class RunsBar:
         self._console = Console(stderr=True, highlight=False)
         self._total, self._done, self._known, self._failed = total, done, done, 0
         self._has_lines = is_alone and not self._console.is_terminal
-        self._began_s = self._printed_s = time.monotonic()
+        self._began_s = self._printed_s = time.perf_counter()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
         self._bar = Progress(
             TextColumn("runs"),
@@ -126,7 +126,8 @@ class RunsBar:
         self._print("")
 
     def following(self, name: str) -> Callable[[Observer, str], None]:
-        """Return what shows how one run goes that this process itself makes."""
+        """Return what shows how one run goes that this process itself makes; a simulation guards all clocks but this
+        one."""
 
         def progress(observer: Observer, _: str) -> None:
             last = observer.history.samples[-1]
@@ -141,18 +142,19 @@ class RunsBar:
         return "  ".join(filter(None, (failed, now)))
 
     def _print(self, now: str) -> None:
-        at_s = time.monotonic()
+        at_s = time.perf_counter()
         if not self._has_lines or at_s - self._printed_s < self.LINE_EVERY_S:
             return
         self._printed_s = at_s
         made = self._done - self._known
         left_s = (at_s - self._began_s) / made * (self._total - self._done) if made else None
-        left = f", about {_duration(left_s)} left" if left_s is not None else ""
+        left = f", about {duration_text(left_s)} left" if left_s is not None else ""
         note = self._note(now)
         click.echo(f"{self._done} of {self._total} runs{left}{'; ' if note else ''}{note}", err=True)
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """Return a stretch of time as people say it."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -143,6 +143,8 @@ async def run_scenario(
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
+    if not pulse.cancelled():
+        pulse.result()  # raises what ended it: without samples, half of what the run shows would be missing
     return run
 
 

@@ -81,7 +81,7 @@ def _walk(command, path=()):
 
 
 @cache
-def _printed():
+def printed():
     """Every command that is printed: where, its words, and whether it is only mentioned in a sentence."""
     found = {}
     for path in sorted(ROOT.rglob("*.md")) + sorted(ROOT.glob("experiments/**/*.txt")) + [ROOT / "Makefile"]:
@@ -157,7 +157,7 @@ def _check(words, is_mention=False):
 def test_every_command_that_is_printed_is_one_that_works(monkeypatch):
     monkeypatch.chdir(ROOT)
     wrong = []
-    for place, words, is_mention in _printed():
+    for place, words, is_mention in printed():
         try:
             _check(words, is_mention)
         except (AssertionError, ValueError, LookupError) as error:
@@ -167,9 +167,9 @@ def test_every_command_that_is_printed_is_one_that_works(monkeypatch):
 
 
 def test_commands_are_found_in_every_kind_of_place():
-    places = {place for place, _, _ in _printed()}
+    places = {place for place, _, _ in printed()}
 
-    assert len(_printed()) > 100
+    assert len(printed()) > 100
     assert {
         "README.md",
         "Makefile",

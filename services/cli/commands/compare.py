@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,12 +17,14 @@ import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
+from services.cli.recording import keep_comparison, runs_option
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.comparison import comparison_of
 from services.experiments.document import ArmRun, Comparison, Provenance, SwitchRow, document_of
 from services.experiments.execution import ArmJob, run_arm, run_arm_showing
 from services.experiments.page import page
+from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
 from services.scenarios.revision import revision
@@ -49,6 +52,10 @@ Examples:
 )
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
+)
+@runs_option
 @sweep_options
 @click.option(
     "-o",
@@ -66,6 +73,8 @@ def COMMAND(  # noqa: N802
     processes: bool,
     assignments: tuple[str, ...],
     report: Path | None,
+    picture: Path | None,
+    runs: str,
     record: Path | None,
     workers: int,
     output: str,
@@ -84,7 +93,8 @@ def COMMAND(  # noqa: N802
         for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
             remark(switches, f"arm {arm.name}")
     path = report or Path("runs") / f"{scenario.name}.html"
-    _writable(path)
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
     # A seed's runs follow each other, so that what is there after an interrupt can be compared.
     jobs = [
         ArmJob(str(file), arm.name, Switches({**shared.chosen, **arm.switches}).assignments, number, not processes)
@@ -101,14 +111,13 @@ def COMMAND(  # noqa: N802
         revision=revision().text,
     )
     count = workers_of(workers or (1 if processes else 0), len(jobs))
-    with refusing(RecordError):
-        kept = _opened(record, header) if record is not None else None
-    runs, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
-    if is_interrupted and not runs:
+    with _opened(record, header) as kept:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not found:
         raise KeyboardInterrupt
     made = comparison_of(
         [(arm.name, arm.assignments) for arm in parsed],
-        runs,
+        found,
         stated=tuple(each.measure for each in measures_of(scenario)),
         planned=len(jobs),
         mode=header.mode,
@@ -135,22 +144,34 @@ def COMMAND(  # noqa: N802
         is_interrupted=is_interrupted,
         report=str(path),
     )
-    unwritten = _write(made, path)
-    _print(made, output)
+    unwritten = _write(made, path, pictures)
+    run = keep_comparison(runs, made, shared.assignments)
+    _print(made, output, run)
     if unwritten:
         fail(unwritten)
     if is_interrupted:
         goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
-        click.echo(f"{len(runs)} of {len(jobs)} runs; {goes_on}", err=True)
+        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
         raise KeyboardInterrupt
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 
 
-def _opened(record: Path, header: Header) -> Record:
+@contextmanager
+def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+    """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
+    if record is None:
+        yield None
+        return
     try:
-        return Record(record, header)
+        kept = Record(record, header)
+    except RecordError as error:
+        fail(str(error))
     except OSError as error:
         fail(f"cannot write the record {record}: {error.strerror}")
+    try:
+        yield kept
+    finally:
+        kept.close()
 
 
 def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
@@ -178,11 +199,11 @@ def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_al
     return found, False
 
 
-def _writable(path: Path) -> None:
+def _writable(path: Path, *pictures: Path) -> None:
     """Find out before the runs whether what they show can be written."""
     if path.suffix == ".json":
         fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
-    for each in (path, path.with_suffix(".json")):
+    for each in (path, path.with_suffix(".json"), *pictures):
         try:
             each.parent.mkdir(parents=True, exist_ok=True)
             is_new = not each.exists()
@@ -190,20 +211,26 @@ def _writable(path: Path) -> None:
             if is_new:
                 each.unlink()
         except OSError as error:
-            fail(f"cannot write the report {each}: {error.strerror}")
+            fail(f"cannot write {each}: {error.strerror}")
 
 
-def _write(made: Comparison, path: Path) -> str:
-    """Write the page and the document beside it; return why not, or nothing."""
-    try:
-        path.write_text(page(made), encoding="utf-8")
-        path.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
-    except OSError as error:
-        return f"cannot write the report {path}: {error.strerror}"
+def _write(made: Comparison, path: Path, pictures: Sequence[Path]) -> str:
+    """Write the page, the document beside it and the pictures; return why not, or nothing."""
+    texts = {path: page(made), path.with_suffix(".json"): _json(made)}
+    texts |= {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    for each, written in texts.items():
+        try:
+            each.write_text(written, encoding="utf-8")
+        except OSError as error:
+            return f"cannot write {each}: {error.strerror}"
     return ""
 
 
-def _print(made: Comparison, output: str) -> None:
+def _json(made: Comparison) -> str:
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
+
+
+def _print(made: Comparison, output: str, run: str) -> None:
     match output:
         case "json":
             print_json(document_of(made))
@@ -214,7 +241,7 @@ def _print(made: Comparison, output: str) -> None:
         case _:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             click.echo(text(made, width), nl=False)
-            click.echo(f"report: {made.report}")
+            click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
 
 
 def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, processes: bool, shared: Switches) -> str:

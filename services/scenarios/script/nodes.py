@@ -298,7 +298,7 @@ NODE_OPTIONS = (
 NODE_NOTES = """\
 A topology policy other than none implies the static CPU manager unless `cpu-policy` says otherwise.
 
-A block of the line has further fields of the node's definition, as `keplab up --nodes-file` takes them \
+A block of the line has further fields of the node's definition, as `keplab up --nodes-file FILE` takes them \
 (docs/reference/pods-on-nodes.md); they win over the line's options."""
 NODE_EXAMPLES = (
     """\

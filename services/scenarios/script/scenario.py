@@ -136,7 +136,7 @@ _SWITCH = Argument("SWITCH=VALUE", "a switch or feature gate (`keplab switches`)
     form="set [COMPONENT:] SWITCH=VALUE …",
     examples=(
         """\
-# A kubelet that rejects a pod unbinds it, and only the second scheduler has the old hint
+# Kubelets unbind a pod that they reject; one of two schedulers does not know that
 set kubelet.on_reject=unbind PodUnbinding=true
 set scheduler-second: PodUnbinding=false
 scheduler second
@@ -426,17 +426,17 @@ def scheduler(read: Scenario, step: Step) -> Scenario:
     Argument("NODES", "one name, names with commas or a range", type=NODES),
     options=nodes.NODE_OPTIONS,
     block="fields of a node's definition",
-    notes=nodes.NODE_NOTES,
-    examples=nodes.NODE_EXAMPLES,
-    name="nodes",
+    notes="The same as `nodes`, with the same options.",
+    examples=("# One node\nnode n1 cpu=2\npod a cpu=1\nexpect within 10s each pods name=a phase == Running\n",),
+    name="node",
 )
 @setting(
     Argument("NODES", "one name, names with commas or a range", type=NODES),
     options=nodes.NODE_OPTIONS,
     block="fields of a node's definition",
-    notes="The same as `nodes`, with the same options.",
-    examples=("# One node\nnode n1 cpu=2\npod a cpu=1\nexpect within 10s each pods name=a phase == Running\n",),
-    name="node",
+    notes=nodes.NODE_NOTES,
+    examples=nodes.NODE_EXAMPLES,
+    name="nodes",
 )
 def declare_nodes(read: Scenario, step: Step) -> Scenario:
     """Declare emulated nodes, all of them alike."""
@@ -444,9 +444,9 @@ def declare_nodes(read: Scenario, step: Step) -> Scenario:
     if step.block is not None:
         for part in blocks.parts_of(step.block):
             if not isinstance(part.document, Mapping) or fields:
-                raise ValueError(f"{part.place()}: want one object with fields of a node's definition")
+                raise blocks.BlockError(f"{part.place()}: want one object with fields of a node's definition")
             if "name" in part.document:
-                raise ValueError(f"{part.place('name')}: name: the line names the nodes, {step.args[0]}")
+                raise blocks.BlockError(f"{part.place('name')}: name: the line names the nodes, {step.args[0]}")
             fields = dict(part.document)
     return replace(
         read, nodes=(*read.nodes, NodeLine(step.line, step.values["NODES"], step.options, fields, step.block))

@@ -118,6 +118,50 @@ def test_runs_of_two_revisions_are_compared_by_what_they_kept(at_home, ended, ma
     assert compared(ended, first, second)["difference_count"] == 3
 
 
+def test_a_comparison_is_one_run_whose_arms_are_compared_again(at_home, ended):
+    spread = ("--arm", "packed", "--arm", f"spread:{SPREAD}")
+    ended("compare", PACKED, *spread, "--seeds", 2, "--workers", 1)
+    _, out, _ = ended("runs", "-o", "json")
+    (record,) = json.loads(out)
+
+    found = compared(ended, "latest")
+    seeds = compared(ended, "latest/spread/0", "latest/spread/1", "--when")
+
+    assert (record["kind"], [arm["name"] for arm in record["arms"]], record["seeds"]) == (
+        "comparison",
+        ["packed", "spread"],
+        [0, 1],
+    )
+    assert [found[side]["arm"] for side in "ab"] == ["packed", "spread"]
+    assert found["first"]["role"] == "pod/second"
+    assert [seeds[side]["seed"] for side in "ab"] == [0, 1]
+    assert seeds["difference_count"] > 0
+    code, _, err = ended("diff", "latest", "latest/spread/0")
+    assert (code, "name one of its runs, such as " in err) == (2, True)
+
+
+def test_a_run_that_this_tree_does_not_repeat_is_refused_with_both_revisions(at_home, ended):
+    copy = at_home / "packed.txt"
+    copy.write_text(PACKED.read_text())
+    ended("compare", copy, "--arm", "a", "--arm", f"b:{SPREAD}", "--workers", 1)
+    _, out, _ = ended("runs", "-o", "json")
+    (run_id,) = (each["run"] for each in json.loads(out))
+    path = at_home / "runs" / run_id / RECORD_FILE
+    record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
+    origin = msgspec.structs.replace(record.origin, revision="0123456789", changes="")
+    other = msgspec.structs.replace(record, origin=origin, arms={"a": [SPREAD], "b": [SPREAD]})
+    path.write_bytes(msgspec.json.encode(other))
+
+    code, _, err = ended("diff", run_id)
+    copy.write_text("# changed\n" + PACKED.read_text())
+    _, _, changed = ended("diff", run_id)
+
+    assert code == 2
+    assert "cannot be made again here: digest " in err
+    assert "made by revision 01234567, and here is " in err
+    assert f"{copy} was " in changed
+
+
 def test_runs_of_two_scenarios_are_compared_with_a_remark(at_home, ended, made):
     (at_home / "other.txt").write_text(PACKED.read_text())
 
