@@ -843,12 +843,18 @@ class ApiServer:
         return found | self.fairness.metrics() if self.fairness is not None else found
 
 
+METHODS: Final = {"create": "POST", "update": "PUT"}
+"""The verbs of calls whose names in metrics are other words, as upstream's: the HTTP method, or LIST or WATCH."""
+
 METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter(
         "apiserver_request_total",
         "Answers sent.",
-        lambda server: dict(sorted(server._requests.items())),
-        "verb", "resource", "subresource", "code",
+        lambda server: {
+            (METHODS.get(verb, verb.upper()), *_group_resource(resource), subresource, code): count
+            for (verb, resource, subresource, code), count in sorted(server._requests.items())
+        },
+        "verb", "group", "resource", "subresource", "code",
     ),
     counter(
         "apiserver_pod_unbind_total",
@@ -862,7 +868,14 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         lambda server: dict(sorted(server._stale_statuses.items())),
         "why",
     ),
-    gauge("apiserver_registered_watchers", "Watches open.", lambda server: server.hub.counts(), "resource"),
+    gauge(
+        "apiserver_longrunning_requests",
+        "Watches open.",
+        lambda server: {
+            ("WATCH", *_group_resource(resource)): count for resource, count in server.hub.counts().items()
+        },
+        "verb", "group", "resource",
+    ),
     gauge("keplab_watch_starts_waiting", "Watches that wait to begin.", lambda server: server.starts.waiting),
     counter("keplab_watch_starts_refused_total", "Watches that could not begin.", lambda server: server.starts.refused),
     gauge("apiserver_storage_objects", "Objects stored.", lambda server: server.store.counts(), "resource"),
@@ -897,6 +910,12 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_etcd_conflicts_total", "Commits overtaken by others.", lambda server: server._journal.conflicts),
     counter("keplab_etcd_failures_total", "Calls that etcd did not answer.", lambda server: server._journal.failures),
 )  # fmt: skip
+
+
+def _group_resource(name: str) -> tuple[str, str]:
+    """Return group and resource of `deployments.apps`, as upstream labels have them."""
+    resource, _, group = name.partition(".")
+    return group, resource
 
 
 def _audited(server: ApiServer) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -20,7 +20,7 @@ from kubelet.pod.states import ContainerState
 from kubelet.resize.manager import TOOK_MS, WAITED, priority_bucket
 from kubelet.runtime.pleg import Pleg
 from kubelet.unbind.manager import UNTIL_RUNNING
-from services.telemetry.metrics import Histogram, Metric, Metrics, counter, gauge
+from services.telemetry.metrics import Histogram, Metric, Metrics, counter, gauge, histogram
 
 Labels = tuple[str, ...]
 P = TypeVar("P")
@@ -76,32 +76,26 @@ def _counter(name: str, text: str, *labels: str) -> Metric[HostState]:
     return counter(name, text, _counted(name), *labels)
 
 
-def _observed(
-    name: str, parts: Callable[[Histogram], Iterable[tuple[Labels, float]]]
-) -> Callable[[HostState], Mapping[Labels, float]]:
-    def read(host: HostState) -> Mapping[Labels, float]:
-        found: dict[Labels, float] = {}
+def _histogram(name: str, text: str, *labels: str) -> Metric[HostState]:
+    """Declare what `Outbox.observe` counts."""
+
+    def read(host: HostState) -> Mapping[Labels, Histogram]:
+        found: dict[Labels, Histogram] = {}
         for kubelet in host.kubelets:
-            for labels, held in kubelet.out.distributions.get(name, {}).items():
-                for more, value in parts(held):
-                    found[*labels, *more] = found.get((*labels, *more), 0) + value
+            for values, held in kubelet.out.distributions.get(name, {}).items():
+                if values not in found:
+                    found[values] = Histogram(held.bounds)
+                found[values].add(held)
         return found
 
-    return read
+    return histogram(name, text, read, *labels)
 
 
-def _durations(name: str, text: str, *labels: str) -> tuple[Metric[HostState], ...]:
-    """Declare what `Outbox.observe` counts without bounds: how much it was in all, and how often."""
-    return (
-        gauge(f"{name}_sum", text, _observed(name, lambda held: [((), held.sum)]), *labels),
-        gauge(f"{name}_count", text, _observed(name, lambda held: [((), held.count)]), *labels),
-    )
-
-
-def _histogram(name: str, text: str, *labels: str) -> tuple[Metric[HostState], ...]:
-    """Declare what `Outbox.observe` counts with bounds; a bucket appears with its first value."""
-    buckets = _observed(name, lambda held: [((le,), count) for le, count in held.buckets() if count])
-    return gauge(f"{name}_bucket", text, buckets, *labels, "le"), *_durations(name, text, *labels)
+def _summed(
+    name: str, text: str, total: Callable[[HostState], float], count: Callable[[HostState], float]
+) -> Metric[HostState]:
+    """Declare a distribution of which only its sum and the count of its values are known."""
+    return histogram(name, text, lambda host: Histogram(sum=total(host), count=int(count(host))))
 
 
 def _running(kubelet: Kubelet) -> int:
@@ -156,64 +150,74 @@ def _stream(kubelet: Kubelet) -> Pleg | None:
 
 
 METRICS: Final = Metrics(
-    gauge("kubelet_nodes", "Nodes of this process.", lambda h: len(h.kubelets)),
-    gauge("kubelet_nodes_ready", "Nodes that are registered and know their pods.", lambda h: h.nodes_ready),
-    gauge("kubelet_timers", "Timers of all nodes.", lambda h: h.timers),
+    gauge("keplab_kubelet_nodes", "Nodes of this process.", lambda h: len(h.kubelets)),
+    gauge("keplab_kubelet_nodes_ready", "Nodes that are registered and know their pods.", lambda h: h.nodes_ready),
+    gauge("keplab_kubelet_timers", "Timers of all nodes.", lambda h: h.timers),
     # pods
     gauge("kubelet_running_pods", "Pods of which something runs.", _sum(_running)),
     gauge("kubelet_running_containers", "Containers by their state.", _containers, "container_state"),
     _counter("kubelet_admission_rejections_total", "Pods that were rejected.", "reason"),
     _counter("kubelet_preemptions", "Pods ended so that a critical one fits.", "preemption_signal"),
     _counter("kubelet_evictions", "Pods evicted because the node ran short.", "eviction_signal"),
-    *_durations(START, "From admission to the first container."),
-    *_durations(SLI, "From a pod's creation to the watch showing it started, less pulls and init containers."),
-    *_durations(WORKER, "The first sync of a pod, and its end.", "operation_type"),
+    _histogram(START, "From admission to the first container."),
+    _histogram(SLI, "From a pod's creation to the watch showing it started, less pulls and init containers."),
+    _histogram(WORKER, "The first sync of a pod, and its end.", "operation_type"),
     _counter("kubelet_image_garbage_collected_total", "Images that were deleted.", "reason"),
-    gauge(
-        f"{_RELIST}_sum",
+    _summed(
+        _RELIST,
         "How long the runtime was asked for all containers.",
         _of_pleg(lambda pleg, now: pleg.relist_s * pleg.relists(now)),
+        _of_pleg(Pleg.relists),
     ),
-    gauge(f"{_RELIST}_count", "How often the runtime was asked for all containers.", _of_pleg(Pleg.relists)),
-    gauge(f"{_INTERVAL}_sum", "From one relist to the next.", _of_pleg(Pleg.spanned_s)),
-    gauge(
-        f"{_INTERVAL}_count",
-        "Relists that followed another.",
+    _summed(
+        _INTERVAL,
+        "From one relist to the next.",
+        _of_pleg(Pleg.spanned_s),
         _of_pleg(lambda pleg, now: max(0, pleg.relists(now) - 1)),
     ),
-    gauge(
+    counter(
         f"{_EVENTED}_success_count",
         "Streams of events that the runtime opened.",
         _of_those_with(_stream, lambda pleg: pleg.connections),
     ),
-    gauge(f"{_EVENTED}_error_count", "Streams of events that failed.", _of_those_with(_stream, lambda p: p.errors)),
+    counter(f"{_EVENTED}_error_count", "Streams of events that failed.", _of_those_with(_stream, lambda p: p.errors)),
     # what is written
     gauge(
-        "kubelet_status_waiting",
+        "keplab_kubelet_status_waiting",
         "Pods whose newest status is not written.",
         _sum(lambda k: k.statuses.versions.waiting),
     ),
-    counter("kubelet_status_writes_total", "Writes of pod statuses.", lambda h: h.status_writes),
-    counter("kubelet_status_write_failures_total", "Writes of pod statuses that failed.", lambda h: h.status_failures),
-    gauge(
-        f"{_SYNC}_sum",
+    counter("keplab_kubelet_status_writes_total", "Writes of pod statuses.", lambda h: h.status_writes),
+    counter(
+        "keplab_kubelet_status_write_failures_total", "Writes of pod statuses that failed.", lambda h: h.status_failures
+    ),
+    _summed(
+        _SYNC,
         "From a status's change to its acknowledgement.",
         _sum(lambda k: k.statuses.versions.sync_seconds_sum),
+        _sum(lambda k: k.statuses.versions.syncs),
     ),
-    gauge(f"{_SYNC}_count", "Statuses that were acknowledged.", _sum(lambda k: k.statuses.versions.syncs)),
-    counter("kubelet_lease_renewals_total", "Renewals of Leases.", lambda h: h.lease_renewals),
-    counter("kubelet_node_status_writes_total", "Writes of Nodes' statuses.", lambda h: h.node_writes),
-    counter("kubelet_checkpoint_batches_total", "Appends to records and checkpoints.", lambda h: h.checkpoint_batches),
-    counter("kubelet_checkpoint_syncs_total", "Files that appends made durable.", lambda h: h.checkpoint_syncs),
-    gauge("kubelet_checkpoint_useless_lines", "Lines found at start that say nothing.", lambda h: h.checkpoint_useless),
-    gauge("kubelet_checkpoint_lost_pods", "Running pods the checkpoint did not know.", lambda h: h.checkpoint_lost),
+    counter("keplab_kubelet_lease_renewals_total", "Renewals of Leases.", lambda h: h.lease_renewals),
+    counter("keplab_kubelet_node_status_writes_total", "Writes of Nodes' statuses.", lambda h: h.node_writes),
+    counter(
+        "keplab_kubelet_checkpoint_batches_total", "Appends to records and checkpoints.", lambda h: h.checkpoint_batches
+    ),
+    counter("keplab_kubelet_checkpoint_syncs_total", "Files that appends made durable.", lambda h: h.checkpoint_syncs),
+    gauge(
+        "keplab_kubelet_checkpoint_useless_lines",
+        "Lines found at start that say nothing.",
+        lambda h: h.checkpoint_useless,
+    ),
+    gauge(
+        "keplab_kubelet_checkpoint_lost_pods", "Running pods the checkpoint did not know.", lambda h: h.checkpoint_lost
+    ),
     # unbinding
-    _counter("kubelet_pod_deferrals_total", "Rejected pods that were tried again, by how that ended.", "result"),
+    _counter("keplab_kubelet_pod_deferrals_total", "Rejected pods that were tried again, by how that ended.", "result"),
     _counter("kubelet_pod_unbind_total", "Answers to unbinds.", "reason", "result"),
-    _counter("kubelet_pod_unbind_already_started_total", "Pods not unbound, as something of them had started."),
-    *_durations("kubelet_pod_unbind_duration_seconds", "From a rejection to the unbind's success."),
-    *_durations("kubelet_unbind_teardown_seconds", "Teardowns of pods to be unbound."),
-    *_histogram(UNTIL_RUNNING, "How often a pod was unbound before it ran."),
+    _counter("keplab_kubelet_pod_unbind_already_started_total", "Pods not unbound, as something of them had started."),
+    _histogram("kubelet_pod_unbind_duration_seconds", "From a rejection to the unbind's success."),
+    _histogram("kubelet_unbind_teardown_seconds", "Teardowns of pods to be unbound."),
+    _histogram(UNTIL_RUNNING, "How often a pod was unbound before it ran."),
     # resizes
     gauge(
         "kubelet_pod_in_progress_resizes",
@@ -231,25 +235,29 @@ METRICS: Final = Metrics(
     ),
     _counter("kubelet_pod_infeasible_resizes_total", "Resizes that this node can never satisfy.", "reason_detail"),
     _counter("kubelet_pod_deferred_accepted_resizes_total", "Deferred resizes that fit later.", "retry_trigger"),
-    *_histogram(WAITED, "How long resizes waited for capacity.", "priority_bucket", "resolution"),
-    *_histogram(TOOK_MS, "Attempts to carry a resize out.", "success"),
+    _histogram(WAITED, "How long resizes waited for capacity.", "priority_bucket", "resolution"),
+    _histogram(TOOK_MS, "Attempts to carry a resize out.", "success"),
     # devices, CPUs and memory
     gauge("dra_resource_claims_in_use", "Claims whose devices pods use.", _claims_in_use, "driver_name"),
-    *_durations(OPERATION, "Claims of a pod prepared, or unprepared.", "is_error", "operation_name"),
-    *_durations(CALL, "Calls of drivers.", "driver_name", "grpc_status_code", "method_name"),
+    _histogram(OPERATION, "Claims of a pod prepared, or unprepared.", "is_error", "operation_name"),
+    _histogram(CALL, "Calls of drivers.", "driver_name", "grpc_status_code", "method_name"),
     _counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name"),
     counter(
         f"{_TOPOLOGY}_requests_total", "Admissions by the resource managers.", _sum(lambda k: k.managers.admissions)
     ),
     counter(f"{_TOPOLOGY}_errors_total", "Pods they rejected.", _sum(lambda k: k.managers.counters.topology_errors)),
-    gauge(f"{_TOPOLOGY}_duration_ms_sum", "How long that took.", _sum(lambda k: k.managers.admission_ms)),
-    gauge(f"{_TOPOLOGY}_duration_ms_count", "How often that was timed.", _sum(lambda k: k.managers.admissions)),
+    _summed(
+        f"{_TOPOLOGY}_duration_ms",
+        "How long that took.",
+        _sum(lambda k: k.managers.admission_ms),
+        _sum(lambda k: k.managers.admissions),
+    ),
     _counter("kubelet_cpu_manager_pinning_requests_total", "Containers that asked for CPUs of their own."),
     _counter("kubelet_cpu_manager_pinning_errors_total", "Containers that did not get CPUs of their own."),
     _counter("kubelet_memory_manager_pinning_requests_total", "Containers that asked for memory of their own."),
     _counter("kubelet_memory_manager_pinning_errors_total", "Containers that did not get memory of their own."),
-    gauge(ALIGNED, "Containers, or pods, that were aligned.", _counted(ALIGNED), "scope", "boundary"),
-    gauge(FAILED, "Containers, or pods, that could not be aligned.", _counted(FAILED), "scope", "boundary"),
+    _counter(ALIGNED, "Containers, or pods, that were aligned.", "scope", "boundary"),
+    _counter(FAILED, "Containers, or pods, that could not be aligned.", "scope", "boundary"),
     gauge(
         "kubelet_cpu_manager_shared_pool_size_millicores",
         "CPUs that no container has to itself.",

@@ -21,7 +21,7 @@ ATTEMPTS: Final = "scheduler_schedule_attempts_total"
 REBOUND: Final = "scheduler_rebound_same_node_total"
 UNBINDS: Final = "scheduler_pod_unbinds_total"
 WASTED: Final = "unbind_wasted_preemptions_total"
-BINDING_FAILURES: Final = "scheduler_binding_failures_total"
+BINDING_FAILURES: Final = "keplab_scheduler_binding_failures_total"
 CLUSTER: Final = "cluster"
 """What the node of a whole group's eviction is called."""
 PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
@@ -66,12 +66,13 @@ class SchedulerMetrics:
         self._evicted_for: dict[str, tuple[str, int]] = {}
         """Preemptors by uid: the node that victims left, and how many."""
 
-    def attempted(self, result: str, algorithm_s: float, profile: str = "") -> None:
-        """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error."""
+    def attempted(self, result: str, algorithm_s: float, profile: str = "", trace_id: str = "") -> None:
+        """Note one scheduling attempt of a profile's pod ("": the first's): scheduled, unschedulable or error.
+        `trace_id`: of the attempt's span, "" where that is not sampled."""
         profile = profile or self._profile
         self.counts.add(ATTEMPTS, profile, result)
-        self.algorithm_seconds.observe(algorithm_s)
-        self.attempt_seconds[profile, result].observe(algorithm_s)
+        self.algorithm_seconds.observe(algorithm_s, 1, trace_id)
+        self.attempt_seconds[profile, result].observe(algorithm_s, 1, trace_id)
 
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None:
         """Note how long a plugin took at a point."""
@@ -89,13 +90,13 @@ class SchedulerMetrics:
         """Note how long it took to find out whom an event may help."""
         self.timed[EVENTS][event,].observe(took_s)
 
-    def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float) -> None:
+    def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float, trace_id: str = "") -> None:
         """Note a pod that got its node, `waited_s` after its first attempt began."""
-        self.sli_seconds[min(attempts, 16)].observe(waited_s)
+        self.sli_seconds[min(attempts, 16)].observe(waited_s, 1, trace_id)
         self.pod_attempts.observe(attempts)
         unbound = self._unbound_at.pop(uid, None)
         if unbound is not None:
-            self.unbound_to_rebound_seconds.observe(now - unbound[0])
+            self.unbound_to_rebound_seconds.observe(now - unbound[0], 1, trace_id)
             if unbound[1] == node:
                 self.counts.add(REBOUND)
 

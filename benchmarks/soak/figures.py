@@ -8,9 +8,9 @@ from typing import Final
 from benchmarks.soak.trend import Limit
 
 QUEUES: Final = re.compile(
-    r"workqueue_depth|scheduler_pending_pods|scheduler_pending_async_api_calls|controller_held_keys"
+    r"workqueue_depth|scheduler_pending_pods|scheduler_pending_async_api_calls|keplab_controller_held_keys"
 )
-WATCHES: Final = re.compile(r"apiserver_registered_watchers")
+WATCHES: Final = re.compile(r"apiserver_longrunning_requests")
 _SAMPLE: Final = re.compile(r"^([a-z_]+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
@@ -75,9 +75,9 @@ def of_metrics(at_s: float, name: str, pid: int, text: str) -> Iterator[Sample]:
     sums: dict[str, float] = {}
     for match in _SAMPLE.finditer(text):
         metric, value = match[1], float(match[3])
-        if metric == "python_allocated_blocks":
+        if metric == "keplab_python_allocated_blocks":
             sums["blocks"] = value / 1000
-        elif metric == "asyncio_tasks":
+        elif metric == "keplab_asyncio_tasks":
             sums["tasks"] = value
         elif QUEUES.fullmatch(metric):
             sums["queue"] = sums.get("queue", 0.0) + value

@@ -337,7 +337,7 @@ class AdmissionHandler:
                 self._statuses.set_final(key, pod, {"phase": "Failed"}, now)
             case Next.RESUME:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
-                self._out.counts.add("kubelet_pod_unbind_already_started_total")
+                self._out.counts.add("keplab_kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
                 self.decide(pod, key, now)
             case Next.ABSENT if state.reason in unbinding.OPT_IN_REASONS:

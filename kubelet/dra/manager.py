@@ -36,6 +36,7 @@ from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Document
 from services.api.node_selection import is_met
 from services.dra.pod_claims import claim_name
+from services.telemetry.metrics import DEFAULT_BOUNDS
 
 CALL_MAX_S: Final = 45.0
 """Longer than that no driver is waited for."""
@@ -214,7 +215,7 @@ class ClaimManager:
 
     def _timed(self, key: WorkerKey, call: str, error: str, now: float) -> None:
         took_s = now - self._begun_s.pop((key, call), now)
-        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[call])
+        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[call], bounds=DEFAULT_BOUNDS)
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
@@ -398,7 +399,7 @@ class ClaimManager:
         job = self._running[key]
         driver = job.drivers[0]
         code = answer.code if isinstance(answer, CallFailed) else "OK"
-        self._out.observe(CALL, now - job.called_s, driver, code, method)
+        self._out.observe(CALL, now - job.called_s, driver, code, method, bounds=DEFAULT_BOUNDS)
         problem = f"{job.call}: {answer.text}" if isinstance(answer, CallFailed) else _problem(job, answer)
         if isinstance(answer, dict):
             for uid, result in answer.items():

@@ -14,10 +14,14 @@ from kubelet.pod.context import PodContext, WallTimes
 from kubelet.pod.states import ContainerState
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.times import parse_time
+from services.telemetry.metrics import DEFAULT_BOUNDS
 
 START: Final = "kubelet_pod_start_duration_seconds"
 SLI: Final = "kubelet_pod_start_sli_duration_seconds"
 WORKER: Final = "kubelet_pod_worker_duration_seconds"
+_MINUTES: Final = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0)
+BOUNDS: Final = (*_MINUTES, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0)
+"""Of the two durations of a start, as upstream's."""
 
 
 class StartTimes:
@@ -37,8 +41,8 @@ class StartTimes:
     def started(self, key: WorkerKey, now: float) -> None:
         """Its first container runs."""
         took_s = now - self._admitted_s.pop(key, now)
-        self._out.observe(START, took_s)
-        self._out.observe(WORKER, took_s, "create")
+        self._out.observe(START, took_s, bounds=BOUNDS)
+        self._out.observe(WORKER, took_s, "create", bounds=DEFAULT_BOUNDS)
 
     def ending(self, key: WorkerKey, now: float) -> None:
         """It is being ended; said twice it counts from the first time."""
@@ -46,7 +50,7 @@ class StartTimes:
 
     def ended(self, key: WorkerKey, now: float) -> None:
         """Nothing of it runs any more."""
-        self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill")
+        self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill", bounds=DEFAULT_BOUNDS)
 
     def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
         """The API server shows the pod so."""
@@ -57,7 +61,7 @@ class StartTimes:
             return
         del self._unseen[worker.key]
         created_s = parse_time(pod.metadata.creation_timestamp) - self._times.offset_s
-        self._out.observe(SLI, max(0.0, now - created_s - _excluded_s(worker.containers)))
+        self._out.observe(SLI, max(0.0, now - created_s - _excluded_s(worker.containers)), bounds=BOUNDS)
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone."""

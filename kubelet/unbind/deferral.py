@@ -45,7 +45,7 @@ class Deferral:
             state = self.waiting[key] = _Deferred(now + timeout_s, now)
         elif now >= state.until_s - _EARLY_S:
             del self.waiting[key]
-            self._out.counts.add("kubelet_pod_deferrals_total", "timeout")
+            self._out.counts.add("keplab_kubelet_pod_deferrals_total", "timeout")
             return False
         state.next_s = min(now + self._switches.defer_period_s, state.until_s)
         self._out.effects.append(SetTimer(state.next_s, "defer", key))
@@ -59,7 +59,7 @@ class Deferral:
     def admitted(self, key: WorkerKey) -> None:
         """The wait was worth it, if there was one."""
         if self.waiting.pop(key, None) is not None:
-            self._out.counts.add("kubelet_pod_deferrals_total", "admitted")
+            self._out.counts.add("keplab_kubelet_pod_deferrals_total", "admitted")
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone, or is being deleted."""

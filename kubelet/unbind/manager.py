@@ -17,6 +17,7 @@ from kubelet.unbind.unbinding import FallBack, Next, Step, UnbindAnswer, Unbindi
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
 from services.api.unbind import REQUESTED, request_id
+from services.telemetry.metrics import DEFAULT_BOUNDS
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNANSWERED_MAX = 1_000
@@ -121,7 +122,7 @@ class UnbindManager:
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
         """Say that nothing of the pod is left on the node."""
         self._out.log("kubelet.teardown_done", pod, key, {})
-        self._out.observe("kubelet_unbind_teardown_seconds", took_s)
+        self._out.observe("kubelet_unbind_teardown_seconds", took_s, bounds=DEFAULT_BOUNDS)
 
     def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
         """Whether a pod rejected for this reason may be unbound now."""
@@ -185,7 +186,7 @@ class UnbindManager:
             self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
 
     def _took(self, state: Unbinding, now: float) -> None:
-        self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s)
+        self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s, bounds=DEFAULT_BOUNDS)
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> UnbindOutcome | None:
         """Take a live read of the own Node's session."""

@@ -118,7 +118,8 @@ class Attempts:
 
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
-        self.metrics.attempted(outcome, attempt.took_s, attempt.queued.info.spec.scheduler_name)
+        profile = attempt.queued.info.spec.scheduler_name
+        self.metrics.attempted(outcome, attempt.took_s, profile, attempt.span.trace_id)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""

@@ -136,7 +136,7 @@ class Binder:
                 return
             result = await self._bind(assumption, answer, span)
             now = self.seams.clock.now()
-            self.core.metrics.bind_seconds.observe(now - began)
+            self.core.metrics.bind_seconds.observe(now - began, 1, span.trace_id)
             if result.outcome is Outcome.OK:
                 self._bound(queued, assumption, now, span)
             else:
@@ -216,7 +216,7 @@ class Binder:
     def _bound(self, queued: QueuedPod, assumption: Assumption, now: float, span: Span) -> None:
         info, node = assumption.pod, assumption.node_name
         began = queued.initial_attempt if queued.initial_attempt is not None else now
-        self.core.metrics.bound(info.uid, node, queued.attempts, now - began, now)
+        self.core.metrics.bound(info.uid, node, queued.attempts, now - began, now, span.trace_id)
         self.recorder.event(
             info,
             "Scheduled",

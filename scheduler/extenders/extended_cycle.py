@@ -220,6 +220,6 @@ class Extenders:
 
 
 METRICS: Final[Metrics[Extenders]] = Metrics(
-    counter("scheduler_extender_questions_total", "Questions asked.", lambda own: own.asked_total),
-    counter("scheduler_extender_failures_ignored_total", "Failures passed over.", lambda own: own.ignored_total),
+    counter("keplab_scheduler_extender_questions_total", "Questions asked.", lambda own: own.asked_total),
+    counter("keplab_scheduler_extender_failures_ignored_total", "Failures passed over.", lambda own: own.ignored_total),
 )

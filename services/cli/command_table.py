@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("down", "Stop the mesh; what is stored stays"),
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),
+        Row("component", "Be one component, as a container or pod starts it"),
         Row("store", "Look at the store of a mesh that does not run"),
         Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
         Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),

@@ -373,22 +373,28 @@ class Informer(Generic[V]):
 
 
 METRICS: Final[Metrics[Informer[Any]]] = Metrics(
-    gauge("informer_objects", "Objects held.", lambda informer: len(informer.lister)),
-    gauge("informer_last_resource_version", "Version up to which all is delivered.", lambda informer: informer.last_rv),
-    counter("informer_events_total", "Changes received by watch.", lambda informer: informer.events_total),
+    gauge("keplab_informer_objects", "Objects held.", lambda informer: len(informer.lister)),
+    gauge(
+        "keplab_informer_last_resource_version",
+        "Version up to which all is delivered.",
+        lambda informer: informer.last_rv,
+    ),
+    counter("keplab_informer_events_total", "Changes received by watch.", lambda informer: informer.events_total),
     counter(
-        "informer_undecodable_total",
+        "keplab_informer_undecodable_total",
         "Objects that could not be decoded and are not held.",
         lambda informer: informer.lister.undecodable_total + informer._reflector.undecodable_total,
     ),
-    counter("informer_stale_total", "Changes older than what was held.", lambda informer: informer.lister.stale_total),
     counter(
-        "reflector_lists_total",
+        "keplab_informer_stale_total", "Changes older than what was held.", lambda informer: informer.lister.stale_total
+    ),
+    counter(
+        "keplab_reflector_lists_total",
         "How often the whole state was taken.",
         lambda informer: informer._reflector.relists_total,
     ),
     counter(
-        "reflector_watches_total",
+        "keplab_reflector_watches_total",
         "How often a watch was opened.",
         lambda informer: informer._reflector.resumes_total + 1,
     ),

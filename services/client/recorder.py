@@ -296,9 +296,11 @@ class Recorder:
 
 
 METRICS: Final[Metrics[Recorder]] = Metrics(
-    counter("events_recorded_total", "Events accepted for writing.", lambda recorder: recorder.recorded_total),
-    counter("events_limited_total", "Events left out as too frequent.", lambda recorder: recorder.limited_total),
-    counter("events_dropped_total", "Events that could not be written.", lambda recorder: recorder.dropped_total),
+    counter("keplab_events_recorded_total", "Events accepted for writing.", lambda recorder: recorder.recorded_total),
+    counter("keplab_events_limited_total", "Events left out as too frequent.", lambda recorder: recorder.limited_total),
+    counter(
+        "keplab_events_dropped_total", "Events that could not be written.", lambda recorder: recorder.dropped_total
+    ),
     labels=("component",),
 )
 

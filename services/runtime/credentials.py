@@ -46,6 +46,8 @@ from services.runtime.roles import claim_controller_identities, controller_ident
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
 CLIENTS_FOLDER = "kubeconfigs"
+LAB = "lab"
+"""The kubelet host that a scenario brings to a running mesh, and the folder with what it needs."""
 FOLDER = "credentials"
 """Where a mesh's data directory has them."""
 MONITOR_FILE = "monitor.token"
@@ -280,10 +282,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--etcd-member", action="append", default=[], help="host name of a member of their etcd; may be repeated"
     )
+    parser.add_argument(
+        "--lab-node-prefix",
+        default="",
+        help="make a folder `lab` for scenarios against this mesh: the administrator's token, and the credential of a "
+        "kubelet host whose nodes' names begin so, and no others; empty: none",
+    )
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     hosts = {arguments.host: Hosting(node_prefix=arguments.node_prefix)}
+    if arguments.lab_node_prefix:
+        hosts[LAB] = Hosting(node_prefix=arguments.lab_node_prefix)
     made = make(out / "apiserver", hosts=hosts, random=seeded_random(None))
     is_renewed = arguments.renew or os.environ.get("KEPLAB_RENEW") == "1"
     signer = certificates.authority(out / "authority")
@@ -306,9 +316,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             pairs["serving"] = signer.server("kubelet")
         _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
+    if arguments.lab_node_prefix:
+        client, host = (client_pair(signer, name, made.users[name]) for name in ("admin", f"kubelet/{LAB}"))
+        _hand_out(out / LAB, signer, {"client": client, "host": host})
+        _put(out / LAB / "token.json", made.of("admin").read_bytes())
+        _put(out / LAB / "host.json", made.of(f"kubelet/{LAB}").read_bytes())
     if arguments.etcd_member:
         _make_etcd(out, arguments.etcd_member, is_renewed=is_renewed)
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
+    (out / "monitor").mkdir(exist_ok=True, mode=0o700)
+    _put(out / "monitor" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(urls, made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, urls[0], signer)

@@ -232,7 +232,11 @@ PROCESS_METRICS: Final[Metrics[float]] = Metrics(
     counter("process_cpu_seconds_total", "CPU time in user and system mode.", lambda _: time.process_time()),
     gauge("process_start_time_seconds", "When the process started, in seconds since the epoch.", lambda began: began),
     gauge("process_open_fds", "Open file descriptors.", lambda _: len(os.listdir("/proc/self/fd"))),
-    gauge("python_allocated_blocks", "Blocks of memory that hold Python objects.", lambda _: sys.getallocatedblocks()),
-    gauge("asyncio_tasks", "Tasks that are not done.", lambda _: len(asyncio.all_tasks())),
+    gauge(
+        "keplab_python_allocated_blocks",
+        "Blocks of memory that hold Python objects.",
+        lambda _: sys.getallocatedblocks(),
+    ),
+    gauge("keplab_asyncio_tasks", "Tasks that are not done.", lambda _: len(asyncio.all_tasks())),
 )
 """Of the process that began then, under Prometheus' usual names."""

@@ -29,7 +29,7 @@ from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 CAUSES_MAX = 8
 """Traceparents kept for one key; further ones only make the span say that there were more."""
@@ -420,21 +420,28 @@ QUEUE_METRICS: Final[Metrics[WorkQueue[Key]]] = Metrics(
     gauge("workqueue_depth", "Keys that are ready.", len),
     counter("workqueue_adds_total", "Keys added.", lambda queue: queue.adds_total),
     counter("workqueue_retries_total", "Keys added after a failure.", lambda queue: queue.retries_total),
-    gauge("workqueue_queue_duration_seconds_sum", "Time that keys were ready.", lambda queue: queue.queue_duration_s),
-    gauge("workqueue_queue_duration_seconds_count", "Keys handed out.", lambda queue: queue.begun_total),
-    gauge("workqueue_work_duration_seconds_sum", "Time spent on keys.", lambda queue: queue.work_duration_s),
-    gauge("workqueue_work_duration_seconds_count", "Keys done.", lambda queue: queue.works_total),
+    histogram(
+        "workqueue_queue_duration_seconds",
+        "How long keys were ready before they were handed out.",
+        lambda queue: Histogram(sum=queue.queue_duration_s, count=queue.begun_total),
+    ),
+    histogram(
+        "workqueue_work_duration_seconds",
+        "How long keys were worked on.",
+        lambda queue: Histogram(sum=queue.work_duration_s, count=queue.works_total),
+    ),
     labels=("name",),
 )
-"""Upstream's, of the controller with that name; sums and counts without buckets."""
+"""Upstream's, of the controller with that name; all values are in one bucket."""
 
 METRICS: Final[Metrics[ControllerLoop]] = Metrics(
     counter("controller_runtime_reconcile_total", "Reconciles by what they came to.", lambda loop: loop._outcomes,
             "result"),
     counter("controller_runtime_reconcile_panics_total", "Reconciles ended by a bug.", lambda loop: loop._faults_total),
-    counter("controller_writes_total", "Writes sent.", lambda loop: loop._executor.writes_total),
-    gauge("controller_held_keys", "Keys waiting for own writes to be seen.", lambda loop: len(loop._gate.held)),
-    counter("controller_held_too_long_total", "Keys let through without that.", lambda loop: loop._gate.overdue_total),
+    counter("keplab_controller_writes_total", "Writes sent.", lambda loop: loop._executor.writes_total),
+    gauge("keplab_controller_held_keys", "Keys waiting for own writes to be seen.", lambda loop: len(loop._gate.held)),
+    counter("keplab_controller_held_too_long_total", "Keys let through without that.",
+            lambda loop: loop._gate.overdue_total),
     labels=("controller",),
 )  # fmt: skip
 

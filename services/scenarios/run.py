@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, Final, ParamSpec
 
 import msgspec
 
@@ -19,14 +19,17 @@ from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
+from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
-from services.scenarios.measures.history import Measures
+from services.scenarios.invariants.auditor import checks
+from services.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
 from services.scenarios.measures.queue_pools import QueuePools
 from services.scenarios.measures.recorded import Recorded
 from services.scenarios.measures.stated import FinishedRun, Stated, stated, wanted_by
-from services.scenarios.mesh import Mesh, MeshPlan, identity_named
+from services.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from services.scenarios.observer import RESOURCES, Observer
 from services.scenarios.past import State
+from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
@@ -40,6 +43,8 @@ from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
+
+NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -244,6 +249,38 @@ def run_as_processes(
     if mesh.incomplete:
         result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
         result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
+    return result
+
+
+@_with_files
+def run_against(
+    scenario: Scenario,
+    access: Access,
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Value] | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
+    invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    plan = plan_of(scenario, seed=seed, overrides=overrides)
+    logs.set_up("keplab", "error", is_final=False)
+    auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
+
+    async def run_it() -> ScenarioRun:
+        mesh = ForeignMesh(plan, access)
+        # A server remembers the requests of earlier runs.
+        chance = seeded_random(None)
+        return await run_scenario(scenario, mesh, progress=progress, chance=chance, recorded=measured.recorded)
+
+    try:
+        run = asyncio.run(run_it())
+    except NotPossible as error:
+        raise ScriptError(f"{scenario.path}: {error}") from None
+    result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
+    result.not_judged = {check.id: NO_LOGS for check in checks()}
+    seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
+    result.measures = {name: value if name in seen else None for name, value in result.measures.items()}
     return result
 
 

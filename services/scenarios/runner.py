@@ -90,17 +90,18 @@ async def run_scenario(
     progress: Progress | None = None,
     disturb: Disturb | None = None,
     patience: float = 1.0,
+    chance: random.Random | None = None,
     recorded: Recorded | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read."""
+    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
-    chance = random.Random("teller")
+    chance = chance or random.Random("teller")
     observer = Observer(api, mesh.clock, chance, recorded)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")

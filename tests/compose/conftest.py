@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from engine import Engine, NotHereError
-from mesh_in_containers import DISTRIBUTED, Mesh
+from mesh_in_containers import DISTRIBUTED, STRICT, Mesh
 
 missing: list[str] = []
 
@@ -43,9 +43,15 @@ def distributed(engine, tmp_path_factory):
     yield from started(engine, tmp_path_factory.mktemp("distributed"), DISTRIBUTED, "deploy/distributed.env")
 
 
-def started(*words):
+@pytest.fixture(scope="module")
+def strict(engine, tmp_path_factory):
+    """The mesh with mutual TLS on every gRPC connection."""
+    yield from started(engine, tmp_path_factory.mktemp("strict"), STRICT, KEPLAB_SECURITY="strict")
+
+
+def started(*words, **environ):
     try:
-        found = Mesh(*words)
+        found = Mesh(*words, **environ)
     except NotHereError as error:
         skip(error)
     found.compose("build")

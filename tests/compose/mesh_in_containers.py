@@ -22,7 +22,7 @@ import pytest
 import yaml
 from engine import JAEGER, PARTS, ROOT, Engine, run
 
-PROJECT, DISTRIBUTED = "keplab-test", "keplab-test-distributed"
+PROJECT, DISTRIBUTED, STRICT = "keplab-test", "keplab-test-distributed", "keplab-test-strict"
 IMAGE = "keplab:test"
 COMPONENTS = ("apiserver", "scheduler", "controllers", "claim-controller", "kubelet")
 MEMBERS = ("etcd-0", "etcd-1", "etcd-2")
@@ -77,7 +77,9 @@ class RefusedError(AssertionError):
 class Mesh:
     """The containers of the project, and their API server's REST server. `settings`: a file of variables."""
 
-    def __init__(self, engine: Engine, directory: Path, project: str = PROJECT, settings: str = "") -> None:
+    def __init__(
+        self, engine: Engine, directory: Path, project: str = PROJECT, settings: str = "", **environ: str
+    ) -> None:
         self.engine, self.directory, self.project, self.settings = engine, directory, project, settings
         self.files = ["compose.yaml"]
         self.receiver = "none" if settings else self._receiver()
@@ -89,7 +91,9 @@ class Mesh:
             "KEPLAB_BASE": engine.base(),
             "KEPLAB_NODES": str(NODES_EACH),
             "KEPLAB_REST_PORT": str(self.rest_port),
+            "KEPLAB_GRPC_PORT": str(free_port()),
             "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
+            **environ,
         }
         if settings:
             second = free_port()
@@ -113,11 +117,15 @@ class Mesh:
     def compose(self, *words, check=True, timeout=600):
         files = [word for file in self.files for word in ("-f", file)]
         chosen = ["--env-file", self.settings] if self.settings else []
+        if self.receiver != "none":
+            chosen += ["--profile", "observability"]
         command = [*self.engine.compose_command, "-p", self.project, *chosen, *files, *words]
         return run(command, check=check, timeout=timeout, environ=self.environ).stdout
 
     def up(self):
         services = [*self.services, *(["jaeger"] if self.receiver != "none" else [])]
+        if self.receiver != "none":
+            self.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://jaeger:4317"
         self.compose("up", "-d", "--scale", f"kubelet={KUBELETS}", *services)
         for service in self.services:
             for container in self.containers(service):

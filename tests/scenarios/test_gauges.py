@@ -39,7 +39,7 @@ def shown_and_stored():
         "scheduler_pending_pods": (queued, sum(not pod["node"] for pod in pods)),
         "kubelet_running_pods": (shown["kubelet_running_pods"], sum(pod["phase"] == "Running" for pod in pods)),
         "apiserver_storage_objects": (shown['apiserver_storage_objects{resource="pods"}'], len(pods)),
-        "kubelet_nodes": (shown["kubelet_nodes"], sum(kind == "Node" for kind, _, _ in stored)),
+        "keplab_kubelet_nodes": (shown["keplab_kubelet_nodes"], sum(kind == "Node" for kind, _, _ in stored)),
     }
 
 

@@ -172,3 +172,39 @@ def test_at_the_end_each_pod_is_where_the_scheduler_says(name, monkeypatch):
     expected = {uid: pool.replace("error_", "") for queue in queues for uid, pool in queue.items()}
     assert shown == [expected]
     assert any(made[0].by_uid.values())
+
+
+DOCUMENTED = """# What the documents print
+{measures}
+limit 60s
+nodes n1..n2 cpu=8 extended=example.com/gpu:2
+replicaset web replicas=3 cpu=1
+pod one cpu=1 extended=example.com/gpu:1
+pod large cpu=9
+expect within 20s count pods phase=Running == 4
+wait 5s
+"""
+
+
+def test_every_measure_of_the_documents_is_read_and_has_a_value():
+    text = (ROOT / "docs" / "how-to" / "measures.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("measure ")]
+
+    result = simulate(scenario(DOCUMENTED.format(measures="\n".join(lines))))
+
+    assert len(lines) >= 12
+    assert (result.error, result.measure_errors) == ("", {})
+    own = {each.name: result.measures[each.name] for each in result.stated}
+    assert [] == [name for name, value in own.items() if value is None]
+    assert (4.0, 1.0, 1.0) == (own["placed"], own["unfinished"], own["gpus_used"])
+    assert own["pending"] > 5.0 > own["not_ready"] >= 0.0
+
+
+def test_the_mistake_of_the_documents_is_answered_as_they_print():
+    text = (ROOT / "docs" / "how-to" / "measures.md").read_text()
+    printed = next(line for line in text.splitlines() if line.startswith("mine.txt:"))
+
+    with pytest.raises(ScriptError) as refused:
+        measures_of(parse_scenario("# Title\n\nmeasure m = pds.size()\nwait 1s", "mine.txt", VERBS))
+
+    assert printed == str(refused.value)

@@ -8,6 +8,7 @@ Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import structlog
@@ -19,6 +20,7 @@ from services.api.errors import UNREADABLE
 from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+from services.telemetry.metrics import Metrics, counter, gauge
 
 COMMAND = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
@@ -82,13 +84,7 @@ class PluginServing:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges."""
-        devices = self._plugin.devices.values()
-        return {
-            "device_plugin_devices": len(devices),
-            "device_plugin_devices_healthy": sum(device.is_healthy for device in devices),
-            "device_plugin_allocations_total": self._allocations,
-            "device_plugin_registrations_total": self._registrations,
-        }
+        return METRICS.of(self)
 
     async def run(self) -> None:
         """Be the plugin until cancelled."""
@@ -210,6 +206,20 @@ class PluginServing:
         data = {"resource": self._plugin.definition.resource, "devices": list(wire.decode_pre_start(request))}
         self._seams.events.write("plugin.pre_start", node=self._node, data=data)
         return wire.EMPTY
+
+
+METRICS: Final[Metrics[PluginServing]] = Metrics(
+    gauge("keplab_device_plugin_devices", "Devices.", lambda own: len(own._plugin.devices)),
+    gauge(
+        "keplab_device_plugin_devices_healthy",
+        "Devices that are healthy.",
+        lambda own: sum(device.is_healthy for device in own._plugin.devices.values()),
+    ),
+    counter("keplab_device_plugin_allocations_total", "Calls of Allocate.", lambda own: own._allocations),
+    counter(
+        "keplab_device_plugin_registrations_total", "Registrations with a kubelet.", lambda own: own._registrations
+    ),
+)
 
 
 def build(config: PluginConfig, seams: Seams) -> PluginServing:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -51,6 +51,7 @@ from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 from services.runtime.mesh_directory import hold
+from services.telemetry.metrics import Metrics, counter, gauge
 from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
@@ -136,13 +137,7 @@ class DriverServing:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges."""
-        return {
-            "dra_driver_devices": len(self._driver.devices()),
-            "dra_driver_claims_prepared": len(self._driver.held),
-            "dra_driver_calls_total": self._calls,
-            "dra_driver_failures_total": self._failures,
-            "dra_driver_registrations_total": self._registrations,
-        }
+        return METRICS.of(self)
 
     async def run(self) -> None:
         """Be the driver until cancelled."""
@@ -471,6 +466,17 @@ def _trace_id() -> str:
 def _is_same(published: Document, wanted: Document) -> bool:
     same_generation = published["pool"]["generation"] == wanted["pool"]["generation"]
     return same_generation and not differs({"": published}, {"": wanted})
+
+
+METRICS: Final[Metrics[DriverServing]] = Metrics(
+    gauge(
+        "keplab_dra_driver_devices", "Devices that the node's ResourceSlices name.", lambda o: len(o._driver.devices())
+    ),
+    gauge("keplab_dra_driver_claims_prepared", "Claims that are prepared.", lambda own: len(own._driver.held)),
+    counter("keplab_dra_driver_calls_total", "Claims that the kubelet asked for.", lambda own: own._calls),
+    counter("keplab_dra_driver_failures_total", "Claims of these that failed.", lambda own: own._failures),
+    counter("keplab_dra_driver_registrations_total", "Registrations with a kubelet.", lambda own: own._registrations),
+)
 
 
 def build(config: DriverConfig, seams: Seams) -> DriverServing:

@@ -14,12 +14,14 @@ from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.recording import Recording, keep, recording, runs_option
 from services.cli.results import show_result
+from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
 from services.runs.record import Origin, RunRecord
+from services.scenarios.processes.foreign_mesh import Access
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
+from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, Outcome
 
@@ -33,6 +35,7 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
+  keplab run experiments/containers/broken-parts.txt --containers keplab
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -51,6 +54,7 @@ Examples:
     type=click.Path(path_type=Path),
     help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
 )
+@running_mesh_options
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
 @runs_option
 @sweep_options
@@ -65,6 +69,8 @@ def COMMAND(  # noqa: N802
     schedule: Path | None,
     record: Path | None,
     workers: int,
+    server: str,
+    containers: str,
     runs: str,
     output: str,
 ) -> None:
@@ -80,6 +86,8 @@ def COMMAND(  # noqa: N802
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
+    if (server or containers) and (processes or is_sweep or schedule is not None):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -89,7 +97,8 @@ def COMMAND(  # noqa: N802
     if is_sweep:
         _sweep(given, scenarios, range(seed, seed + seeds), assignments, record, workers, runs, output)
     documents, code = [], EXIT_OK
-    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved)
+    access = running_mesh(server, containers)
+    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access)
     for scenario in scenarios:
         with recording(runs, scenario, keeps_events=processes or schedule is not None) as made:
             result = _run(scenario, how, made, quiet=output == "json")
@@ -105,7 +114,8 @@ def COMMAND(  # noqa: N802
 
 @dataclass(frozen=True)
 class _How:
-    """What the command line says of each of its runs. `saved`: the schedule with its seed, empty without one."""
+    """What the command line says of each of its runs. `saved`: the schedule with its seed, empty without one. `access`:
+    to the mesh that runs already, None for one of the run's own."""
 
     processes: bool
     engine: str
@@ -113,12 +123,15 @@ class _How:
     assignments: tuple[str, ...]
     schedule: Path | None
     saved: Trial
+    access: Access | None
 
     def command(self, scenario: Scenario) -> str:
         """Return what repeats the run."""
         if self.schedule is not None:
             return f"keplab run {shlex.quote(scenario.path)} --schedule {shlex.quote(str(self.schedule))}"
         as_processes = f" --processes --engine {self.engine}" if self.processes else ""
+        if self.access is not None:
+            as_processes = f" {self.access.option}"
         return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
 
 
@@ -127,6 +140,8 @@ def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunR
     with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
         if not scenario.has_skew:  # else a component of the scenario may have the other switch
             remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
+        if how.access is not None:
+            return run_against(scenario, how.access, seed=seed, overrides=overrides, progress=view.progress)
         if how.processes:
             return run_as_processes(
                 scenario,

@@ -10,6 +10,7 @@ Source: controllers 20; KEP-2268; upstream `pkg/controller/volume/attachdetach/r
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.node import Node
@@ -35,6 +36,7 @@ from services.controllers.attach_detach.state import (
 from services.reconcile import writes
 from services.reconcile.actions import Action, Create, Delete, Query, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.telemetry.metrics import Metrics, counter
 
 MAX_WAIT_FOR_UNMOUNT_S = 360.0
 """How long a node that is not ready may keep a volume that no pod there wants any more."""
@@ -75,8 +77,7 @@ class AttachDetach:
 
     def metrics(self) -> Mapping[str, float]:
         """Return how often a volume was detached that was perhaps still mounted."""
-        name = "attachdetach_controller_forced_detaches"
-        return {f'{name}{{reason="{reason}"}}': float(count) for reason, count in self._forced.items()}
+        return METRICS.of(self)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Bring one volume to where it is wanted: first what must be detached, then what can be attached."""
@@ -233,6 +234,16 @@ class AttachDetach:
             pods = (pod for pod in listers.of(Pod).all() if pod.spec.node_name == name and pod.spec.volumes)
             keys |= {Key("", volume): None for pod in pods for volume in volumes_of(pod, listers)}
         return keys
+
+
+METRICS: Final[Metrics[AttachDetach]] = Metrics(
+    counter(
+        "attach_detach_controller_attachdetach_controller_forced_detaches",
+        "Volumes that were detached though they were perhaps still mounted.",
+        lambda memory: memory._forced,
+        "reason",
+    )
+)
 
 
 def _said(node: Node) -> tuple[object, ...]:

@@ -181,6 +181,20 @@ class Writes:
         }
 
 
+SEEN_BY_CLIENTS = (
+    "pods_created",
+    "pods_failed",
+    "pods_running_at_end",
+    "pods_disturbed",
+    "unbinds",
+    "failed_per_min",
+    "first_running_s",
+    "time_to_running_p50_s",
+    "time_to_running_p99_s",
+)
+"""What needs no event log: watches show it."""
+
+
 class Measures:
     """What the event log shows of a run beside the history of its pods; `take` is shown each line."""
 

@@ -18,10 +18,8 @@ from kubelet.runtime.boots import BOOT_FILE
 from kubelet.stages.document import load_stages
 from kubelet.stages.rights import rights_of
 from services.api.identity import ADMIN, Identity
-from services.api.kinds.node import Node
 from services.api.seams import EventLog
 from services.api.wire import Api
-from services.client.informer import Informer
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
 from services.runtime.components import component_of
@@ -34,13 +32,13 @@ from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.processes.event_files import Incomplete, Tail
 from services.scenarios.processes.machine_faults import FaultFiles, deliver_late_requests
+from services.scenarios.processes.nodes_ready import nodes_ready
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 from services.telemetry.pieces import KEEP_ALL
 
 POLL_S = 0.5
 SETTLED_NS = 500_000_000
 """Lines younger than this may still be overtaken by another process's, so they wait for the next poll."""
-NODES_READY_LIMIT_S = 60.0
 CORRUPTION_S = 0.5
 """How long a kubelet stays away whose files are being damaged."""
 RESTART_S = 0.2
@@ -115,28 +113,10 @@ class ProcessMesh:
             self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
             self._delivering = asyncio.create_task(deliver_late_requests(self.data_dir / "run", self.api))
-            await self._wait_until_nodes_ready()
+            await nodes_ready(self.api(ADMIN), self.clock, [str(node["name"]) for node in self.plan.nodes])
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))
             raise
-
-    async def _wait_until_nodes_ready(self) -> None:
-        wanted = {str(node["name"]) for node in self.plan.nodes}
-        changed = asyncio.Event()
-        informer: Informer[Node] = Informer(self.api(ADMIN), Node, clock=self.clock, random=seeded_random(None))
-        informer.on_change(lambda _: changed.set())
-        watching = asyncio.create_task(informer.run())
-        try:
-            async with asyncio.timeout(NODES_READY_LIMIT_S):
-                while not wanted <= {
-                    n.metadata.name for n in informer.lister.all() if n.is_ready and not n.spec.taints
-                }:
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            raise MeshError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
-        finally:
-            watching.cancel()
 
     def api(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it; one connection an identity."""

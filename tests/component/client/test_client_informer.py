@@ -205,7 +205,7 @@ def test_an_object_that_cannot_be_decoded_is_skipped_and_the_rest_goes_on_v11():
     informer, _ = follow(api, seconds=1)
 
     assert names(informer) == ["a", "b", "c"]
-    assert informer.metrics()['informer_undecodable_total{resource="pods"}'] == 1
+    assert informer.metrics()['keplab_informer_undecodable_total{resource="pods"}'] == 1
     assert informer.last_rv == 12
 
 

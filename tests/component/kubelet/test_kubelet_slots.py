@@ -38,13 +38,15 @@ class Hosts:
             life = self.lives[name] = Lifetime(f"kubelet/{name}", self.incarnations)
             self.incarnations += 1
             seams = self.seams(life.component, life, self.volume, host_identity("c", Hosting(node_prefix=hosting)))
-            heard = replace(seams, transport=_Heard(seams.transport, lambda what, name=name: self.heard(name, what)))
-            self.hosts[name] = build_kubelet(config, heard)
+            reported = replace(
+                seams, transport=_Reported(seams.transport, lambda what, name=name: self.report(name, what))
+            )
+            self.hosts[name] = build_kubelet(config, reported)
             task = self.running[name] = asyncio.create_task(self.hosts[name].run())
             life.adopt(task)
             self.tasks.append(task)
 
-    def heard(self, name, what):
+    def report(self, name, what):
         self.sent.append((name, self.clock.now(), *what))
 
     async def ready(self, *names, limit_s=60.0):
@@ -324,7 +326,7 @@ def test_a_host_with_a_given_slot_names_its_nodes_after_it():
     assert ["kubelet-7-0", "kubelet-7-1"] == names
 
 
-class _Heard:
+class _Reported:
     """A transport that reports which calls leave: the node, and what of."""
 
     def __init__(self, inner, report):
@@ -334,10 +336,10 @@ class _Heard:
         return self._inner.api(identity)
 
     async def node_api(self, node):
-        return _HeardApi(await self._inner.node_api(node), lambda resource: self._report((node, resource)))
+        return _ReportedApi(await self._inner.node_api(node), lambda resource: self._report((node, resource)))
 
 
-class _HeardApi:
+class _ReportedApi:
     def __init__(self, api, report):
         self._api, self._report = api, report
 

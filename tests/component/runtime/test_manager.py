@@ -648,9 +648,9 @@ def test_c7_a_held_key_goes_on_as_soon_as_the_caches_show_its_write_whomever_tha
         await asyncio.sleep(0.5)
         api.touch("replicasets.apps", WEB)
         await asyncio.sleep(1)
-        held = manager.metrics()['controller_held_keys{controller="replicaset"}'], manager.is_idle
+        held = manager.metrics()['keplab_controller_held_keys{controller="replicaset"}'], manager.is_idle
         await asyncio.sleep(30)
-        return held, manager.metrics()['controller_held_keys{controller="replicaset"}'], manager.is_idle
+        return held, manager.metrics()['keplab_controller_held_keys{controller="replicaset"}'], manager.is_idle
 
     _, _, found = play([controller(reconcile)], act, prepare=lose_a_pod)
 
@@ -731,7 +731,7 @@ def test_what_reconciles_came_to_is_counted():
         for name in ("done", "unchanged", "requeued", "failed", "terminal")
     }
     assert counted == {"done": 1, "unchanged": 1, "requeued": 0, "failed": seen.count("wrong"), "terminal": 0}
-    assert metrics['controller_writes_total{controller="replicaset"}'] == 1
+    assert metrics['keplab_controller_writes_total{controller="replicaset"}'] == 1
 
 
 def test_a_rule_that_never_has_enough_of_live_reads_fails_after_five_rounds():

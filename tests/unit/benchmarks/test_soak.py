@@ -108,12 +108,12 @@ def test_the_api_server_is_left_for_hours_and_killed_once_more_before_the_end():
 
 def test_metrics_become_figures_of_their_process_or_of_the_mesh():
     text = """# HELP x y
-python_allocated_blocks 250000
-asyncio_tasks 12
+keplab_python_allocated_blocks 250000
+keplab_asyncio_tasks 12
 workqueue_depth{name="a"} 2
 workqueue_depth{name="b"} 3
-apiserver_registered_watchers{resource="pods"} 6
-apiserver_registered_watchers{resource="nodes"} 5
+apiserver_longrunning_requests{verb="WATCH",group="",resource="pods"} 6
+apiserver_longrunning_requests{verb="WATCH",group="",resource="nodes"} 5
 apiserver_storage_objects{resource="events"} 40
 apiserver_storage_objects{resource="pods"} 7
 """

@@ -51,7 +51,7 @@ def test_nodes_of_one_process_are_counted_together():
 
     found = shown(one, other)
 
-    assert found["kubelet_nodes"] == 2
+    assert found["keplab_kubelet_nodes"] == 2
     assert found['kubelet_admission_rejections_total{reason="OutOfcpu"}'] == 2
     assert found['kubelet_admission_rejections_total{reason="NodePorts"}'] == 1
 
@@ -65,7 +65,7 @@ def test_a_value_with_bounds_is_counted_in_each_bucket_it_fits_into():
 
     assert found[f'{TOOK_MS}_bucket{{success="true",le="500"}}'] == 1
     assert found[f'{TOOK_MS}_bucket{{success="true",le="60000"}}'] == 2
-    assert f'{TOOK_MS}_bucket{{success="true",le="100"}}' not in found
+    assert found[f'{TOOK_MS}_bucket{{success="true",le="100"}}'] == 0
     assert found[f'{TOOK_MS}_sum{{success="true"}}'] == 30_300.5
     assert found[f'{TOOK_MS}_count{{success="true"}}'] == 2
 
@@ -77,6 +77,8 @@ def test_relists_are_counted_by_upstreams_names():
     found = {name: value for name, value in shown(generic, evented, now=10.3).items() if "pleg" in name}
 
     assert found == {
+        'kubelet_pleg_relist_duration_seconds_bucket{le="+Inf"}': 11,
+        'kubelet_pleg_relist_interval_seconds_bucket{le="+Inf"}': 9,
         "kubelet_pleg_relist_duration_seconds_sum": 11 * 0.25,
         "kubelet_pleg_relist_duration_seconds_count": 11,
         "kubelet_pleg_relist_interval_seconds_sum": 10.0,

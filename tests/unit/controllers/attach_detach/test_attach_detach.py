@@ -238,7 +238,10 @@ def test_a_node_that_is_not_ready_is_waited_for_six_minutes(world):
     assert look(world).requeue_after_s == 360.0
     assert world.reconcile("pv", namespace="", after_s=359.0).requeue_after_s == pytest.approx(1.0)
     assert kinds(world.reconcile("pv", namespace="", after_s=1.0)) == ["Patch", "Delete"]
-    assert world.controller.metrics()['attachdetach_controller_forced_detaches{reason="timeout"}'] == 1
+    assert (
+        world.controller.metrics()['attach_detach_controller_attachdetach_controller_forced_detaches{reason="timeout"}']
+        == 1
+    )
 
 
 def test_a_node_out_of_service_is_not_waited_for(world):
@@ -356,8 +359,8 @@ def test_detaches_that_had_to_be_are_counted_by_why_and_those_of_unused_volumes_
     world.put(a_node("n1", attached=True, in_use=True, ready=False, taint=OUT_OF_SERVICE))
     look(world)
     assert world.controller.metrics() == {
-        'attachdetach_controller_forced_detaches{reason="timeout"}': 0,
-        'attachdetach_controller_forced_detaches{reason="out-of-service"}': 1,
+        'attach_detach_controller_attachdetach_controller_forced_detaches{reason="timeout"}': 0,
+        'attach_detach_controller_attachdetach_controller_forced_detaches{reason="out-of-service"}': 1,
     }
 
 

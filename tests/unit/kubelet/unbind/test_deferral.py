@@ -66,7 +66,7 @@ def test_unbinding_11_the_switch_narrows_the_reasons_but_never_widens_them():
 
 
 def deferrals(found):
-    return dict(found._out.counts.of("kubelet_pod_deferrals_total"))
+    return dict(found._out.counts.of("keplab_kubelet_pod_deferrals_total"))
 
 
 def test_the_first_deferral_is_recorded_and_the_next_tries_are_not(a_pod):
