@@ -1,27 +1,29 @@
-"""`python docs/_sphinx/pictures.py [FOLDER…]`: draw the picture of each experiment whose README.md names the command for it.
+"""`python docs/_sphinx/pictures.py [FOLDER…]`: draw the pictures of the experiments.
 
-`Picture: keplab compare …` in experiments/FOLDER/README.md becomes docs/pictures/experiments/FOLDER.svg, and FOLDER-dark.svg.
+`Picture: keplab compare …` in experiments/FOLDER/README.md becomes docs/pictures/experiments/FOLDER.svg, and
+FOLDER-dark.svg.
 """
 
-import os
-import subprocess
+import contextlib
+import io
+import shlex
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(1, str(Path(__file__).parents[2]))
 
 from indexes import PICTURES, folders
 
+from services.cli.__main__ import run
 from services.scenarios.findings import findings_of
 
-ROOT = Path(__file__).parents[2]
 
-
-def draw(command: str, name: str) -> None:
-    """Run a `keplab compare` with its picture. Raises: CalledProcessError."""
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
-    subprocess.run(
-        ["bash", "-c", f"{command} --picture {PICTURES / name}.svg -o json > /dev/null"], cwd=ROOT, env=environ, check=True
-    )
+def draw(command: str, name: str) -> int:
+    """Run a `keplab compare` for its picture. Returns its exit code."""
+    with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        beside = ["--picture", str(PICTURES / f"{name}.svg"), "--report", f"{folder}/page.html", "-o", "json"]
+        return run([*shlex.split(command)[1:], *beside, "--runs", "none", "--workers", "1"])
 
 
 if __name__ == "__main__":
@@ -29,5 +31,4 @@ if __name__ == "__main__":
     for folder in folders():
         command = findings_of(folder).picture
         if command and (not sys.argv[1:] or folder.name in sys.argv[1:]):
-            draw(command, folder.name)
-            sys.stdout.write(f"{folder.name}: {command}\n")
+            sys.stderr.write(f"{folder.name}: {command}: {draw(command, folder.name)}\n")
