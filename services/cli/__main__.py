@@ -50,6 +50,8 @@ class _Commands(TableGroup):
         return code
 
 
+COMPLETING = "_KEPLAB_COMPLETE"
+"""What a shell's script sets when it asks for completions."""
 START = (
     ("keplab up --nodes 5", "a mesh on this machine, with a kubeconfig for kubectl"),
     ("keplab status ; keplab down", "what runs, and its end"),
@@ -77,6 +79,10 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one command."""
+    if COMPLETING in os.environ:
+        from services.cli import bash_completion
+
+        bash_completion.register()
     try:
         words = None if arguments is None else list(arguments)
         color = False if os.environ.get("NO_COLOR") else None

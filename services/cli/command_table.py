@@ -31,8 +31,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("down", "Stop the mesh; what is stored stays"),
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),
-        Row("component", "Be one component, as a container or pod starts it"),
         Row("store", "Look at the store of a mesh that does not run"),
+        Row("component", "Become one component of a mesh, as in a container"),
         Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
         Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),
     ),
@@ -56,8 +56,15 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("history", "List the changes of an object: who wrote what, and when"),
         Row("diff", "Compare two versions of the mesh, or two runs"),
         Row("runs", "List the runs that were made"),
+        Row("logs", "Print the logs of the mesh's processes"),
+        Row("events", "Print the event log: what components did, line by line"),
     ),
+    "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
+    "Set up": (
+        Row("doctor", "Check what keplab needs of this machine"),
+        Row("completion", "Print the script that completes commands in a shell"),
+    ),
 }
 
 COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row in rows}

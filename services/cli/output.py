@@ -12,6 +12,7 @@ import msgspec
 
 from services.api.idle_switches import remarks
 from services.api.switches import Switches
+from services.cli import completing
 from services.cli.tables import fitted, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +80,7 @@ def set_option(command: F) -> F:
         "assignments",
         multiple=True,
         metavar="NAME=VALUE",
+        shell_complete=completing.assignments,
         help="set a switch; may be repeated (`keplab switches` lists them)",
     )(command)
 

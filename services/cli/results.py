@@ -30,6 +30,8 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
         else:
             shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
             print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
+    for what, count in result.forbidden.items():
+        print_judged("  [yellow]![/] ", "", f"Forbidden, {count} times: {what}")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"

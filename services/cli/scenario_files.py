@@ -1,11 +1,83 @@
-"""Scenario files: what their first lines say, read without what it takes to run them."""
+"""Scenario files: where they are, by path or by name, and what their first lines say; without what runs them.
 
+A path goes before a name. A name is that of a file below `experiments/` of the folder one is in, or of the experiments
+that are installed with keplab: `runaway` is `experiments/runaway/runaway.txt`.
+"""
+
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
 
 ENDING = ".txt"
+FOLDER = "experiments"
+PACKAGE = Path(__file__).parents[1]
+
+
+def shipped() -> Path:
+    """Return the folder of the experiments that came with keplab: in its wheel, or in its repository."""
+    inside = PACKAGE / "shipped" / FOLDER
+    return inside if inside.is_dir() else PACKAGE.parent / FOLDER
+
+
+def find(text: str) -> Path:
+    """Return the file or folder that is meant: a path, or a name. One that is not there is returned as it is. Raises:
+    ValueError naming those that are meant when there are several."""
+    path = Path(text)
+    if path.exists() or path.is_absolute() or ".." in path.parts:
+        return path
+    if path.parts[:1] == (FOLDER,):
+        inside = shipped() / Path(*path.parts[1:])
+        return inside if inside.exists() else path
+    named = (*path.parts[:-1], path.name.removesuffix(ENDING) + ENDING)
+    for top in (Path(FOLDER), shipped()):
+        found = [each for each in sorted(top.rglob(f"*{ENDING}")) if each.parts[-len(named) :] == named]
+        if len(found) > 1:
+            raise ValueError(f"{text} is the name of {' and '.join(map(str, found))}")
+        if found or (top / path).exists():
+            return found[0] if found else top / path
+    return path
+
+
+def names() -> dict[str, str]:
+    """Return the names of all scenarios that can be called by one, each with its title."""
+    tops = dict.fromkeys(top.resolve() for top in (Path(FOLDER), shipped()) if top.is_dir())
+    return {Path(each.file).stem: each.title for top in tops for each in below(top)}
+
+
+class ScenarioType(click.Path):
+    """A scenario as a command takes it: a path, or a name; completed from both."""
+
+    name = "scenario"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path that is meant."""
+        try:
+            found = find(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not found.exists() and len(found.parts) == 1 and not found.suffix:
+            close = difflib.get_close_matches(found.name, names(), cutoff=0.65)
+            also = f"; did you mean {' or '.join(close)}?" if close else "; `keplab scenarios` lists them"
+            self.fail(f"there is no file {value}, and no scenario of that name{also}", param, ctx)
+        return super().convert(str(found), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the names that begin so; where none does, the shell completes files."""
+        known = names().items() if incomplete and "/" not in incomplete else ()
+        found = [CompletionItem(name, help=title) for name, title in known if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+SCENARIO = ScenarioType()
 
 
 @dataclass(frozen=True)

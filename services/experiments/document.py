@@ -105,6 +105,8 @@ class Provenance(msgspec.Struct, frozen=True):
     load_1min: float | None = None
     inputs: dict[str, str] = {}
     """Files beside the scenario that it reads, with their SHA-256."""
+    set: list[str] = []
+    """Switches that the command set for all arms."""
 
 
 class Comparison(msgspec.Struct, frozen=True):

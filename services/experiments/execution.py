@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from services.api.switches import SwitchError, Switches
 from services.experiments.bands import thinned
-from services.experiments.decisions import Decisions
+from services.experiments.decisions import DecisionsDigest
 from services.experiments.document import ArmRun, Run
 from services.experiments.fates import fate_of
 from services.runtime.config import MeshError
@@ -35,7 +35,7 @@ def run_arm(job: ArmJob) -> ArmRun:
 
 def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     """Run it, and report how it goes."""
-    decisions = Decisions()
+    decisions = DecisionsDigest()
     run: Callable[..., RunResult] = simulate if job.is_simulated else run_as_processes
     try:
         scenario = load_scenario(job.scenario)
@@ -50,9 +50,8 @@ def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     return arm_run(job.arm, result, decisions)
 
 
-def arm_run(arm: str, result: RunResult, decisions: Decisions) -> ArmRun:
+def arm_run(arm: str, result: RunResult, decisions: DecisionsDigest) -> ArmRun:
     """Return what a comparison keeps of a run's result."""
-    count, digest = decisions.count_and_digest(result.pods)
     broken = [
         f"{v.invariant} at {v.at:.3f} s: {', '.join(v.objects)}: {v.detail}" for v in result.violations[:PROBLEMS_MAX]
     ]
@@ -66,8 +65,8 @@ def arm_run(arm: str, result: RunResult, decisions: Decisions) -> ArmRun:
         result.measure_errors,
         result.error,
         len(result.pods),
-        count,
-        digest,
+        decisions.count,
+        decisions.digest,
         round(result.virtual_s, 6),
         round(result.wall_s, 3),
     )

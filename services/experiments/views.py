@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -161,6 +162,9 @@ def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
     revision = p.revision or f"none, version {p.version}"
     load = "" if p.load_1min is None else f", load {p.load_1min:.2f} at the start"
     shared = [f"{row.name}={row.values[0]}" for row in made.switches if not row.differs]
+    apart = (
+        [("where they part", _diff_command(made))] if len(made.arms) == 2 and made.is_simulated and made.seeds else []
+    )
     return [
         ("revision", f"{revision}{' with changes that are not committed' if p.is_dirty else ''} (keplab {p.version})"),
         ("scenario", f"{p.scenario_path}, SHA-256 {p.scenario_sha256[:16]}"),
@@ -170,7 +174,18 @@ def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
         *([("switches of all arms", ", ".join(shared))] if shared else []),
         ("machine", f"{p.cpus} CPUs, Python {p.python}, {p.platform}{load}"),
         ("run", f"{p.started}, {made.runs_made} runs in {p.wall_s:.1f} s, {p.workers} at a time"),
+        *([] if made.is_equal else apart),
     ]
+
+
+def _diff_command(made: Comparison) -> str:
+    """Return the command that shows the first decision that differs."""
+    words = ["keplab", "diff", made.provenance.scenario_path]
+    for arm in made.arms:
+        words += ["--arm", f"{arm.name}:{','.join(arm.switches)}" if arm.switches else arm.name]
+    for text_of_switch in made.provenance.set:
+        words += ["--set", text_of_switch]
+    return shlex.join([*words, *(["--seed", str(made.seeds[0])] if made.seeds[0] else [])])
 
 
 def switch_rows(made: Comparison) -> list[list[str]]:

@@ -37,8 +37,8 @@ class Recorder:
         self._event_file = self._opened(EVENTS_FILE) if keeps_events else None
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
-    def _opened(self, name: str) -> "_Compressed":
-        return _Compressed(self._partial / name)
+    def _opened(self, name: str) -> "Compressed":
+        return Compressed(self._partial / name)
 
     def take(self, line: Line) -> None:
         """Note a line of the event log."""
@@ -97,7 +97,7 @@ class Recorder:
                 self._error = self._error or error
 
 
-class _Compressed:
+class Compressed:
     """A private file that is compressed while it is written; `size`: its bytes on disk, as far as they are out."""
 
     def __init__(self, path: Path) -> None:
@@ -106,13 +106,16 @@ class _Compressed:
         self._file = gzip.GzipFile("", "wb", 6, cast("BinaryIO", self._raw), mtime=0)
 
     def write(self, data: bytes) -> None:
+        """Append whole lines. Raises: OSError."""
         self._file.write(data)
 
     @property
     def size(self) -> int:
+        """How many bytes lie on the disk."""
         return self._raw.tell()
 
     def close(self) -> None:
+        """Write the end. Raises: OSError."""
         try:
             self._file.close()
         finally:

@@ -7,7 +7,6 @@ disk, so that a full one does not keep people from seeing what goes on.
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.runtime.kernel import ShortFolder
 
 CONTROL_SOCKET = "supervisor.sock"
 REQUEST_BYTES_MAX = 64 * 1024
@@ -27,13 +27,6 @@ Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 class NoAnswer(Exception):
     """No supervisor answers on that directory; one line that says why."""
-
-
-def _through(folder: Path) -> tuple[int, str]:
-    """Return a descriptor of the directory and a path of the socket below it that fits into a socket's address, however
-    long the directory's own is. Raises: OSError."""
-    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    return fd, f"/proc/self/fd/{fd}/{CONTROL_SOCKET}"
 
 
 class ControlServer:
@@ -47,17 +40,17 @@ class ControlServer:
     async def start(self) -> None:
         """Listen; a socket that an earlier supervisor left is replaced. Raises: OSError."""
         self._path.unlink(missing_ok=True)
-        fd, path = _through(self._path.parent)
+        folder = ShortFolder(self._path.parent)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listening.bind(path)
+            listening.bind(f"{folder.path}/{CONTROL_SOCKET}")
             self._path.chmod(0o600)
             self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=REQUEST_BYTES_MAX)
         except BaseException:
             listening.close()
             raise
         finally:
-            os.close(fd)
+            folder.close()
 
     async def close(self) -> None:
         """Stop answering, and remove the socket."""
@@ -94,13 +87,13 @@ class ControlServer:
 def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Return the answer of the supervisor that runs a mesh on this directory. Raises: NoAnswer."""
     try:
-        fd, path = _through(folder)
+        short = ShortFolder(folder)
     except OSError as error:
-        raise NoAnswer(f"{folder}: {error.strerror}") from None
+        raise NoAnswer(f"{folder}: {error.strerror or error}") from None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.settimeout(timeout_s)
-            connection.connect(path)
+            connection.connect(f"{short.path}/{CONTROL_SOCKET}")
             connection.sendall(msgspec.json.encode(request) + b"\n")
             with connection.makefile("rb") as lines:
                 return msgspec.json.decode(lines.readline(), type=dict[str, Any])
@@ -111,4 +104,4 @@ def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, An
         except UNREADABLE:
             raise NoAnswer("the supervisor has ended in the middle of its answer") from None
         finally:
-            os.close(fd)
+            short.close()

@@ -8,7 +8,6 @@ framework would cost every process 28 MiB to answer four paths.
 
 import asyncio
 import inspect
-import os
 import re
 import ssl
 import sys
@@ -21,6 +20,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from services.runtime import kernel
 from services.runtime.delegation import Caller, Refusal
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.metrics import Metrics, counter, gauge, render
@@ -222,16 +222,11 @@ async def _send_pieces(
             await writer.drain()
 
 
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 PROCESS_METRICS: Final[Metrics[float]] = Metrics(
-    gauge("process_resident_memory_bytes", "Resident memory.", lambda _: _resident_bytes()),
+    gauge("process_resident_memory_bytes", "Resident memory.", lambda _: kernel.resident_bytes()),
     counter("process_cpu_seconds_total", "CPU time in user and system mode.", lambda _: time.process_time()),
     gauge("process_start_time_seconds", "When the process started, in seconds since the epoch.", lambda began: began),
-    gauge("process_open_fds", "Open file descriptors.", lambda _: len(os.listdir("/proc/self/fd"))),
+    gauge("process_open_fds", "Open file descriptors.", lambda _: kernel.open_files()),
     gauge(
         "keplab_python_allocated_blocks",
         "Blocks of memory that hold Python objects.",

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.runtime import kernel
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
 from services.telemetry.pieces import make_private
 
@@ -175,12 +176,8 @@ def is_alive(pid: int) -> bool:
 
 def parent_of(pid: int) -> int:
     """Return which process started that one; -1 when it does not run, or only has not been collected yet."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return -1
-    state, parent = text.rpartition(")")[2].split()[:2]
-    return -1 if state == "Z" else int(parent)
+    found = kernel.state_and_parent(pid)
+    return -1 if found is None or found[0] == "Z" else found[1]
 
 
 def read_state(data_dir: Path) -> dict[str, Any] | None:

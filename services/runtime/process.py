@@ -28,6 +28,7 @@ from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
+from services.runtime import kernel
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
@@ -421,15 +422,11 @@ class _Process:
 
     def _birth(self) -> dict[str, Any]:
         settings = msgspec.json.encode({**asdict(self._config), **self._config.switches()}, enc_hook=str)
-        try:
-            boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        except OSError:
-            boot_id = ""
         return {
             "pid": os.getpid(),
             "python": sys.version.split()[0],
             "settings_sha256": hashlib.sha256(settings).hexdigest(),
-            "boot_id": boot_id,
+            "boot_id": kernel.boot_id(),
             "set": list(self._config.switches().assignments),
         }
 

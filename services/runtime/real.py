@@ -1,10 +1,8 @@
 """The real world behind the seams: this machine's clock, randomness, files and parents of processes."""
 
 import asyncio
-import ctypes
 import os
 import random
-import signal
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ from typing import TypeVar
 
 from services.api.wire import Api
 from services.runtime.config import EXIT_OK, PARENT_VARIABLE, StartError
+from services.runtime.kernel import end_with_parent
 from services.telemetry.pieces import make_private
 
 T = TypeVar("T")
@@ -187,15 +186,12 @@ class NoTransport:
         return self.api(node)
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def die_with_parent(environ: Mapping[str, str]) -> None:
     """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan.
 
     Raises: StartError when it is dead already.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     # It may have died before the line above; then another process is our parent by now.
     expected = environ.get(PARENT_VARIABLE, "")
     if expected.isdigit() and os.getppid() != int(expected):

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from services.api.local_rpc import TRACEPARENT, LocalService, RpcError, Streaming, Unary, caller_traceparent
+from services.runtime.kernel import ShortFolder
 
 PATH_MAX_BYTES = 107
 STOP_GRACE_S = 0.2
@@ -52,11 +53,11 @@ class _Address:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = -1
+        self._folder: ShortFolder | None = None
         if len(path.encode()) > PATH_MAX_BYTES:
             folder, name = os.path.split(path)
-            self._fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            path = f"/proc/self/fd/{self._fd}/{name}"
+            self._folder = ShortFolder(Path(folder))
+            path = f"{self._folder.path}/{name}"
             if len(path.encode()) > PATH_MAX_BYTES:
                 self.close()
                 raise OSError(f"{name}: {len(name.encode())} bytes are too long for a socket's name")
@@ -68,9 +69,9 @@ class _Address:
         self.close()
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
 
 
 class _Handlers(grpc.GenericRpcHandler):

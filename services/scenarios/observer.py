@@ -12,12 +12,15 @@ from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import AnyObject, Document, View
 from services.api.resources import resources
 from services.api.seams import Clock, Random
 from services.api.wire import Api
 from services.client.informer import Informer
 from services.reconcile.controller import Change
+from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
 from services.scenarios.measures.placement import Placement
 from services.scenarios.measures.recorded import Recorded
@@ -27,7 +30,14 @@ POD_GROUPS = "podgroups.scheduling.k8s.io"
 RESOURCES = tuple(
     name for name, each in resources().items() if name not in ("secrets", DEFINITIONS) and not each.is_of_clients
 )
-VIEWS: dict[str, type[View]] = {"pods": Pod, "nodes": Node, POD_GROUPS: PodGroup}
+SLICES = "resourceslices.resource.k8s.io"
+VIEWS: dict[str, type[View]] = {
+    "pods": Pod,
+    "nodes": Node,
+    POD_GROUPS: PodGroup,
+    CLAIMS: ResourceClaim,
+    SLICES: ResourceSlice,
+}
 NAMESPACES = {LEASES: "kube-system"}
 """What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
 
@@ -37,7 +47,7 @@ class Observer:
     own measures read."""
 
     def __init__(self, api: Api, clock: Clock, random: Random, recorded: Recorded | None = None) -> None:
-        self.history, self.placement = History(), Placement()
+        self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
         self.recorded = recorded if recorded is not None else Recorded()
         self.started_s = clock.now()
         self._clock = clock
@@ -67,6 +77,10 @@ class Observer:
                 self.placement.on_pod(change, self.now_s)
             elif resource == "nodes":
                 self.placement.on_node(change, self.now_s)
+            elif resource == SLICES:
+                self.device_use.on_slice(change, self.now_s)
+            elif resource == CLAIMS:
+                self.device_use.on_claim(change, self.now_s)
             elif resource == POD_GROUPS:
                 self.history.observe_group(change, self.now_s)
             for handler in self._handlers:

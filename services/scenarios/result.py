@@ -52,6 +52,8 @@ class RunResult:
     """Invariants that this run says nothing about, and why."""
     unknown: str = ""
     """Why the run shows neither success nor failure, such as lines that are missing in an event log (I27)."""
+    forbidden: dict[str, int] = field(default_factory=dict)
+    """How often controllers were answered Forbidden, by user, verb and resource."""
     stated: tuple[Measure, ...] = ()
     """The measures that the scenario states, or asks packages for."""
     measure_errors: dict[str, str] = field(default_factory=dict)
@@ -80,4 +82,5 @@ class RunResult:
             "wall_s": round(self.wall_s, 3),
             "event_lines": self.lines,
             "process_failures": self.failures,
+            "forbidden": self.forbidden,
         }

@@ -324,6 +324,7 @@ class _Measured:
         found = {
             **self._measures.of(run.history, run.started_s, run.ended_s),
             **run.placement.measures(run.ended_s),
+            **run.device_use.measures(run.placement.begun_s, run.ended_s),
             **self.queue.measures(),
         }
         finished = FinishedRun(run.history, run.placement, self.queue, self.recorded, run.started_s)
@@ -365,4 +366,5 @@ def _result(
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
+        forbidden=auditor.forbidden,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client
+from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
 from services.scenarios.measures.placement import Placement
 from services.scenarios.measures.recorded import Recorded
@@ -33,6 +34,7 @@ class ScenarioRun:
     judgements: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     placement: Placement = field(default_factory=Placement)
+    device_use: DeviceUse = field(default_factory=DeviceUse)
     error: str = ""
     is_mistake: bool = False
     """Whether `error` is the scenario's own: it asked for something that cannot be."""
@@ -104,6 +106,7 @@ async def run_scenario(
     chance = chance or random.Random("teller")
     observer = Observer(api, mesh.clock, chance, recorded)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
+    run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
     context = ScenarioContext(mesh, client, observer, scenario)
     current = [scenario.steps[0].text]

@@ -139,7 +139,7 @@ replicaset web replicas=6 cpu=1
 expect within 30s count pods phase=Running == 6
 expect always count nodes status.conditions[Ready].status=True == 3
 expect always count pods name=web-* status.conditions[Ready].status=True == 6
-expect always count pods status.unbindHistory[1].node=n1 == 0
+expect always count pods status.unbindHistory[1].nodeName=n1 == 0
 clock {who} by={by}
 pod guest cpu=1
 wait 130s

@@ -121,7 +121,7 @@ def test_a_measure_that_fails_is_named_and_the_run_is_not_lost():
         ("measure m = secrets.size()", "measured.txt:2: measure m: scenarios do not follow secrets"),
         ("measure m = 1\nmeasure m = 2", "measured.txt:3: measure m is stated twice"),
         ("measure pods_failed = 1", "measured.txt:2: pods_failed is a measure that comes with keplab"),
-        ("measure nobodys", "measured.txt:2: no package offers a measure 'nobodys' (entry points in keplab.measures: none)"),
+        ("measure unknown", "measured.txt:2: no package offers a measure 'unknown' (entry points in keplab.measures: none)"),
     ],
 )  # fmt: skip
 def test_a_measure_that_cannot_be_is_refused_before_anything_starts(line, says):

@@ -16,8 +16,10 @@ import click
 import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
 from services.cli.recording import keep_comparison, runs_option
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.comparison import comparison_of
@@ -43,14 +45,29 @@ Examples:
   keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
     --record runs/exclusion.jsonl -o markdown""",
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--arm", "arms", multiple=True, required=True, metavar="NAME:SWITCH=VALUE[,…]", help="an alternative")
+@click.argument("file", type=SCENARIO)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    shell_complete=completing.arms,
+    required=True,
+    metavar="NAME:SWITCH=VALUE[,…]",
+    help="an alternative",
+)
 @click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
 @click.option(
     "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
 )
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="a switch that all arms share",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
@@ -140,6 +157,7 @@ def COMMAND(  # noqa: N802
             started=started.isoformat(timespec="seconds"),
             wall_s=round(time.monotonic() - began_s, 3),
             load_1min=load_1min,
+            set=list(shared.assignments),
         ),
         is_interrupted=is_interrupted,
         report=str(path),

@@ -37,11 +37,11 @@ def arguments(component: str, given: Sequence[str], hostname: str, address: str)
 @click.argument("name", type=click.Choice(STARTED_ALONE))
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(name: str, flags: tuple[str, ...]) -> None:  # noqa: N802
-    """Be one component, as a container or pod starts it.
+    """Become one component of a mesh, as in a container.
 
-    `keplab component NAME --help` lists its flags. Every flag is an environment variable as well, KEPLAB_FLAG_NAME.
-    `keplab up` starts and watches all components; this is for containers and pods, which something else watches.
-    `credentials` writes what all of them need and ends.
+    It runs until it is stopped; `keplab component NAME --help` lists its flags. Every flag is an environment variable
+    as well, KEPLAB_FLAG_NAME. `keplab up` starts and watches all components; this is for containers and pods, which
+    something else watches. `credentials` writes what all of them need and ends.
     """
     hostname = socket.gethostname()
     address = socket.gethostbyname(hostname) if name == "kubelet" else ""

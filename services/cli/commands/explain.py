@@ -22,6 +22,7 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.cli.scenario_files import SCENARIO
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ Examples:
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
 @data_option
-@click.option("--run", "scenario", type=click.Path(path_type=Path), help="simulate this scenario and ask at its end")
+@click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and ask at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
 def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802

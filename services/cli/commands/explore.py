@@ -20,6 +20,7 @@ from services.cli.output import (
     set_option,
     write_file,
 )
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import workers_option
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.moments import Event, EventError, nameable, parse_event
@@ -51,7 +52,7 @@ Examples:
   keplab explore FILE --around kubelet.stop,n=1 --window 2s --seeds 5 --save race.json --svg race.svg
   keplab explore --replay race.json""",
 )
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=SCENARIO, required=False)
 @click.option("--around", metavar="EVENT", help="ev=NAME[,obj=GLOB][,comp=…][,node=…][,data.KEY=…][,n=N], or list")
 @click.option("--budget", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="runs at most")
 @click.option(

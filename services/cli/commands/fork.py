@@ -27,6 +27,7 @@ from services.cli.output import (
     set_option,
 )
 from services.cli.results import show_result
+from services.cli.scenario_files import SCENARIO
 from services.runtime.config import MeshError
 from services.scenarios.past import PODS, State, StateError, write_state
 from services.scenarios.run import load_scenario, simulate
@@ -55,7 +56,7 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
 
 
 @click.command("fork", epilog=EPILOG)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=SCENARIO)
 @click.option("--at", type=click.IntRange(1), help="the resource version to begin from; without it, the newest")
 @click.option(
     "--from",

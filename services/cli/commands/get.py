@@ -6,6 +6,7 @@ from typing import Any
 import click
 import yaml
 
+from services.cli import completing
 from services.cli.mesh_api import TABLE, MeshApi, Refused, ServedKind, split_target
 from services.cli.output import EXIT_OK, data_option, fail, print_json, print_table
 
@@ -24,7 +25,7 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 
 
 @click.command("get", epilog=EPILOG)
-@click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True)
+@click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True, shell_complete=completing.kinds)
 @click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
 @click.option("-l", "--selector", default="", help="label selector")

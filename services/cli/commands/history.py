@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from services.cli import completing
 from services.cli.mesh_api import MeshApi, Refused, split_target
 from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, print_table
 
@@ -25,7 +26,7 @@ The history goes back as far as the API server's window of changes: 5 minutes, a
 
 
 @click.command("history", epilog=EPILOG)
-@click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
+@click.argument("target", metavar="KIND/NAME", nargs=-1, required=True, shell_complete=completing.kinds)
 @click.option("-n", "--namespace", default="default", show_default=True, help="of a namespaced object")
 @click.option("--limit", type=click.IntRange(1), help="so many of the newest changes")
 @data_option

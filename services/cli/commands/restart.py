@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE, data_option
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import holder
@@ -20,7 +21,7 @@ Examples:
 
 
 @click.command("restart", epilog=EPILOG)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.processes)
 @click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
 @data_option
 def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N802

@@ -10,11 +10,13 @@ from typing import Any, NoReturn
 import click
 
 from services.api.switches import SwitchError, Switches, Value
+from services.cli import completing
 from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.recording import Recording, keep, recording, runs_option
 from services.cli.results import show_result
 from services.cli.running_mesh import running_mesh, running_mesh_options
+from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
@@ -38,10 +40,17 @@ Examples:
   keplab run experiments/containers/broken-parts.txt --containers keplab
   keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    shell_complete=completing.assignments,
+    metavar="NAME=VALUE",
+    help="set a switch; see `keplab switches`",
+)
 @click.option(
     "--engine",
     type=click.Choice(["memory", "sqlite", "etcd"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from services.cli.output import fail, output_option, print_json, print_table
-from services.cli.scenario_files import below
+from services.cli.scenario_files import FOLDER, below, shipped
 
 
 @click.command(
@@ -16,12 +16,20 @@ Examples:
   keplab scenarios
   keplab scenarios --dir experiments/unbinding -o json""",
 )
-@click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("experiments"), show_default=True)
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), help="below this folder [./experiments, or the shipped]"
+)
 @output_option
-def COMMAND(folder: Path, output: str) -> None:  # noqa: N802
-    """List the scenarios below a folder."""
+def COMMAND(folder: Path | None, output: str) -> None:  # noqa: N802
+    """List the scenarios below a folder.
+
+    `keplab run` takes one by its path or by its file's name. Without --dir those below ./experiments are listed, or
+    where there is no such folder those that came with keplab.
+    """
+    if folder is None:
+        folder = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
     if not folder.is_dir():
-        fail(f"there is no folder {folder}; run this where the repository's experiments/ is, or give --dir")
+        fail(f"there is no folder {folder}")
     try:
         scenarios = list(below(folder))
     except (OSError, UnicodeDecodeError) as error:

@@ -4,6 +4,7 @@ import click
 
 from services.api.release import FOLLOWED, RELEASES
 from services.api.switches import REGISTER, Switch
+from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
 
 EPILOG = """\
@@ -17,7 +18,7 @@ Examples:
 
 
 @click.command("switches", epilog=EPILOG)
-@click.argument("pattern", required=False, default="")
+@click.argument("pattern", required=False, default="", shell_complete=completing.switch_names)
 @click.option(
     "--release", type=click.Choice(tuple(RELEASES)), default=FOLLOWED, help=f"Whose defaults are shown ({FOLLOWED})."
 )

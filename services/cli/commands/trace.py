@@ -8,6 +8,7 @@ from rich.text import Text
 
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
+from services.cli.scenario_files import SCENARIO
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
@@ -38,7 +39,7 @@ Examples:
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="", help="the pod's; without it any")
 @click.option("--data", type=click.Path(path_type=Path), default=Path(".keplab"), show_default=True, help="the mesh's")
-@click.option("--run", "scenario", type=click.Path(path_type=Path), help="simulate this scenario and trace its pod")
+@click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and trace its pod")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--whole", is_flag=True, help="also what came after Running")
 @click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")

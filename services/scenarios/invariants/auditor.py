@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.api.identity import CONTROLLER_PREFIX
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.scenarios.invariants.check import Calm, Check, Context, Report
@@ -18,6 +19,7 @@ from services.scenarios.invariants.i15_streams import StreamsAreTrue
 from services.scenarios.invariants.view import View
 from services.telemetry.eventlog import Line
 
+FORBIDDEN = 403
 TICK_NS = 1_000_000_000
 VIOLATIONS_MAX = 100
 """So many are kept; all are counted."""
@@ -56,6 +58,8 @@ class Auditor:
         self.violations: list[Violation] = []
         self.count = 0
         self.lines = 0
+        self.forbidden: dict[str, int] = {}
+        """How often a controller was answered Forbidden, by user, verb and resource: its role may lack a rule."""
         self._volatile = is_volatile
         self._view, self._calm = View(), Calm()
         context = Context(switches, self._view, self._calm, is_volatile)
@@ -84,6 +88,10 @@ class Auditor:
             self._view.take(line)
         elif ev in ("proc.start", "fault.inject", "fault.heal"):
             self._calm.take(line)
+        elif ev == "api.response" and line.data["code"] == FORBIDDEN and line.identity.startswith(CONTROLLER_PREFIX):
+            resource, *_, subresource = [*line.data["path"].split("/"), *("",) * 3][:4]
+            what = f"{line.identity} {line.data['verb']} {resource}{'/' if subresource else ''}{subresource}"
+            self.forbidden[what] = self.forbidden.get(what, 0) + 1
         elif ev == "store.recovered" and self._volatile:
             self._view.forget()
         for take, report in self._by_event.get(ev, self._to_all):

@@ -9,10 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from services.api.switches import Switches
 
+FOLDER, FILE = Path(__file__).parents[2] / "controllers", "policy.txt"
 NODE_RULES = "system:nodes"
 DRIVERS = "system:dra-drivers"
 ACCOUNTS = "system:serviceaccount:kube-system:"
@@ -242,13 +244,23 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
     "ordinary": ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),
 }
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
-_CONTROLLERS = frozenset(re.findall(r"^C:([a-z-]+) ", _TABLE, re.MULTILINE))
+
+
+@cache
+def _table() -> str:
+    """Return the table, with what lies as `policy.txt` beside controllers that it does not name."""
+    return "\n".join((_TABLE, *(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"*/{FILE}")))))
+
+
+@cache
+def _controllers() -> frozenset[str]:
+    return frozenset(re.findall(r"^C:([a-z0-9-]+) ", _table(), re.MULTILINE))
 
 
 @cache
 def _lines() -> tuple[tuple[str, frozenset[str], tuple[str, ...], str], ...]:
     read: list[tuple[str, frozenset[str], tuple[str, ...], str]] = []
-    for line in _TABLE.splitlines():
+    for line in _table().splitlines():
         if not line or line.startswith("#"):
             continue
         who, verbs, *rest = line.split()
@@ -301,7 +313,7 @@ def _is_meant(call: Call, who: str) -> bool:
         return call.user.startswith("user:") and call.user != "user:"
     if kind == "C":
         name = call.user.removeprefix("system:controller:")
-        return name != call.user and (name == rest or (rest == "*" and name in _CONTROLLERS))
+        return name != call.user and (name == rest or (rest == "*" and name in _controllers()))
     return call.user == who
 
 

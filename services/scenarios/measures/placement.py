@@ -216,12 +216,17 @@ class Placement:
 
     # -- what came of it ----------------------------------------------------------------------------------
 
+    @property
+    def begun_s(self) -> float:
+        """When the first pod was created; 0 before."""
+        return self._begun_s or 0.0
+
     def measures(self, now_s: float) -> dict[str, float | None]:
         """Return the figures by name as of `now_s`, the end; {} without a pod that was placed on a node."""
         found: dict[str, float | None] = {}
         if not any(resource.is_requested for resource in self._resources.values()) and not self._used.peak:
             return found
-        begun_s = self._begun_s or 0.0
+        begun_s = self.begun_s
         found["pods_per_node_max"], found["pods_per_node_min"] = float(self._most), float(self._fewest)
         found["pods_per_node_spread"] = self._spread.value
         found["pods_per_node_spread_mean"] = self._spread.mean(begun_s, now_s)

@@ -12,6 +12,7 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
+from services.runtime import kernel
 from services.runtime.config import MeshError
 from services.runtime.machine import LATE_SUFFIX, READ_AGAIN, LateRequest, MachineFaults, Strike
 from services.runtime.real import write_atomically
@@ -86,7 +87,5 @@ async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) ->
 
 def _state(pid: int) -> str:
     """Return the letter that the kernel has for what a process does; "" when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
+    found = kernel.state_and_parent(pid)
+    return found[0] if found is not None else ""

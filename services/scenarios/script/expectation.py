@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from apiserver_fake.schema.schemas import ANYTHING, shape_of
 from services.api.meta import Document, Resource
 from services.api.resources import resources
 from services.scenarios.script.declaration import Argument, Declaration
@@ -291,6 +292,8 @@ def parse_expectation(text: str) -> Expectation:
         raise ValueError(f"{op!r}: `{what}` compares numbers; want one of {' '.join(_OPS)}")
     elif not value.isdigit():
         raise ValueError(f"{value!r}: `{what}` compares with a whole number")
+    if path:
+        check_path(resource, path)
     filters = []
     for word in middle:
         name, sign, values = word.partition("=")
@@ -298,8 +301,25 @@ def parse_expectation(text: str) -> Expectation:
             raise ValueError(f"{word!r} is no filter; want path=value")
         if what == "created" and name != "name":
             raise ValueError(f"{word!r}: `created` knows names alone; want name=GLOB, or `count`")
+        check_path(resource, name)
         filters.append(Filter(name, tuple(values.split("|"))))
     return Expectation(text, mode, seconds, what, resource.name, tuple(filters), path, op, value)
+
+
+def check_path(resource: Resource, path: str) -> None:
+    """Raise ValueError for a path that no object of the resource can have: an expectation about it says nothing."""
+    if path in _SHORT or path.startswith(("label.", "annotation.")):
+        return
+    shape, above = shape_of(resource.api_version, resource.kind), ""
+    for part in _DOT.split(path):
+        name, sign, _ = part.partition("[")
+        known = None if shape.values is not None or shape.keeps_unknown else shape.fields
+        if name and known is not None and name not in known:
+            near = suggestion(name, (*known, *(() if above else PATHS)))
+            raise ValueError(f"{resource.plural} have no field {above}{name}{near}")
+        shape = shape.member(name) if name else shape
+        shape = (shape.items or shape.values or ANYTHING) if sign else shape
+        above += f"{part}."
 
 
 def no_resource(name: str) -> str:

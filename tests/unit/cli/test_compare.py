@@ -215,10 +215,10 @@ def test_a_path_that_cannot_be_written_is_found_before_the_first_run(scenario, e
 
 
 def test_a_mistake_in_the_scenario_ends_it_with_its_line(scenario, ended, runs):
-    scenario.write_text(SCENARIO + "delete pod/nothing grace=soon\n")
+    scenario.write_text(SCENARIO + "expect each pods name=hello phase == $nothing\n")
     code, _, err = ended(scenario, *SAME, "--seeds", 50, "--workers", 1)
 
-    assert (code, len(runs[0])) == (2, 0)
+    assert (code, len(runs[0])) == (2, 1)
     assert "arm a, seed 0: " in err
     assert "hello.txt:6: " in err
 

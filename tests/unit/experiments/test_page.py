@@ -76,6 +76,13 @@ def test_the_page_stands_by_itself_and_escapes_what_came_from_a_cluster():
     assert shown.rstrip().endswith("</html>")
 
 
+def test_where_two_arms_part_is_a_command_away():
+    command = "keplab diff experiments/s.txt --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind"
+
+    assert f"where they part: {command}" in text(a_comparison())
+    assert "where they part" not in text(compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B)))
+
+
 def test_pods_that_fared_alike_are_one_row():
     shown = page(a_comparison())
 

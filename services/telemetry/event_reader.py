@@ -1,0 +1,114 @@
+"""Event logs as they lie in a directory: read from any point, whatever is missing, and followed while they grow.
+
+The auditor's reader (`services.scenarios.processes.event_files`) refuses a gap; people look at what there is.
+Source: guarantees 1.1, and `pieces` for how files are cut.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from heapq import merge
+from pathlib import Path
+
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.telemetry.eventlog import Line
+from services.telemetry.pieces import files_of
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which lines are asked for; empty: any. `kind` in lower case, `name`, `events`, `components` and `nodes` may be
+    patterns; a component's name stands for its hosts as well (`kubelet` for `kubelet/h0`)."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    events: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    node: str = ""
+
+    def takes(self, line: Line) -> bool:
+        """Whether the line is asked for."""
+        if self.events and not any(fnmatchcase(line.ev, each) for each in self.events):
+            return False
+        if self.components and not any(_is_of(line.comp, each) for each in self.components):
+            return False
+        if self.node and not fnmatchcase(line.node or line.data.get("node") or "", self.node):
+            return False
+        if not (self.kind or self.name or self.namespace):
+            return True
+        if line.obj is None:
+            return False
+        is_kind = not self.kind or line.obj["kind"].lower() == self.kind
+        is_named = not self.name or fnmatchcase(line.obj["name"], self.name)
+        return is_kind and is_named and self.namespace in ("", line.obj["ns"])
+
+
+def _is_of(component: str, asked: str) -> bool:
+    return fnmatchcase(component, asked) or component.startswith(f"{asked}/")
+
+
+def read_all(folder: Path, since: str = "") -> Iterator[Line]:
+    """Yield the lines of all files in the order of their time on the wall, from that time on (`2026-01-01T00:00:00…`);
+    what cannot be decoded is left out."""
+    files = [_lines(pieces, since) for pieces in files_of(folder).values()]
+    yield from merge(*files, key=lambda line: line.wall)
+
+
+def _lines(pieces: Sequence[Path], since: str) -> Iterator[Line]:
+    for path in pieces:
+        try:
+            with path.open("rb") as file:
+                for text in file:
+                    if (line := _decoded(text)) is not None and line.wall >= since:
+                        yield line
+        except OSError:
+            continue  # removed to make space while it was looked at
+
+
+def _decoded(text: bytes) -> Line | None:
+    try:
+        return _decoder.decode(text)
+    except UNREADABLE:
+        return None
+
+
+class Follower:
+    """What is added to the files of a folder from now on, or, of new files, from their beginning."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {path: path.stat().st_size for path in folder.glob("*.jsonl")}
+
+    def poll(self) -> list[Line]:
+        """Return the new lines in the order of their time."""
+        found: list[Line] = []
+        for pieces in files_of(self._folder).values():
+            for path in pieces:
+                found += self._added(path)
+        return sorted(found, key=lambda line: line.wall)
+
+    def _added(self, path: Path) -> Iterator[Line]:
+        try:
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offsets[path] = self._offsets.get(path, 0) + len(whole)
+        yield from filter(None, map(_decoded, whole.splitlines()))
+
+
+def last(lines: Iterator[Line], count: int) -> Iterator[Line]:
+    """Return the last so many; a negative number means all."""
+    return lines if count < 0 else iter(deque(lines, maxlen=count))
+
+
+def object_asked_for(text: str) -> Mapping[str, str]:
+    """Return kind and name of `KIND/NAME` or `NAME` as fields of a Filter."""
+    kind, slash, name = text.rpartition("/")
+    return {"kind": kind.lower(), "name": name} if slash else {"name": name}
