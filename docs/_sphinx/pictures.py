@@ -23,7 +23,10 @@ def draw(command: str, name: str) -> int:
     """Run a `keplab compare` for its picture. Returns its exit code."""
     with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         beside = ["--picture", str(PICTURES / f"{name}.svg"), "--report", f"{folder}/page.html", "-o", "json"]
-        return run([*shlex.split(command)[1:], *beside, "--runs", "none", "--workers", "1"])
+        try:
+            return run([*shlex.split(command)[1:], *beside, "--runs", "none", "--workers", "1"])
+        except SystemExit as ended:
+            return int(ended.code or 0)
 
 
 if __name__ == "__main__":
