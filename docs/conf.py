@@ -21,7 +21,7 @@ include_patterns = ["*.md", "docs/**.md", "experiments/*/README.md", "examples/*
 exclude_patterns = [".*", "**/.*", "**/__pycache__", "build", "runs", "docs/_sphinx", "*.egg-info"]
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
 suppress_warnings = ["myst.header"]  # a page may begin a level lower
 nitpicky = True
 smartquotes = False  # what is printed is what is typed

@@ -26,8 +26,11 @@ def _experiment(folder: Path) -> str:
     name = folder.relative_to(EXPERIMENTS).as_posix()
     scenarios = sorted(folder.glob("*.txt"))
     parts = [f"## {found.title or name}", f"**{_sentence(found.finding)}**"]
-    if (PICTURES / f"{name}.svg").exists():
-        parts.append(f"![{cell(found.finding)}](pictures/experiments/{name}.svg)")
+    if picture := _picture(name):
+        link = picture.relative_to(ROOT / "docs").as_posix().removesuffix(".svg")
+        parts.append(
+            f"![{cell(found.finding)}]({link}.svg){{.only-light}}\n![{cell(found.finding)}]({link}-dark.svg){{.only-dark}}"
+        )
     if found.picture:
         parts.append(f"```sh\n{found.picture}\n```")
     count = f"{len(scenarios)} scenarios" if len(scenarios) > 1 else "One scenario"
@@ -36,6 +39,12 @@ def _experiment(folder: Path) -> str:
         "\n".join(["| Scenario | Title | Finding |", "|---|---|---|", *(_row(path, found) for path in scenarios)])
     )
     return "\n\n".join(parts)
+
+
+def _picture(name: str) -> Path | None:
+    """Return the light one of an experiment's two pictures, if there is one."""
+    places = (PICTURES / f"{name}.svg", PICTURES.parent / f"{name}.svg")
+    return next((each for each in places if each.exists() and each.with_name(f"{each.stem}-dark.svg").exists()), None)
 
 
 def _row(path: Path, found: Findings) -> str:

@@ -18,7 +18,7 @@ COMMANDS = (
     "keplab trace 'pod/web-*' --run experiments/runaway/runaway-unbind.txt",
     (
         "keplab compare experiments/numa/half-free.txt --arm none:topology.policy=none \\\n"
-        "  --arm single:topology.policy=single-numa-node --seeds 6"
+        "  --arm single:topology.policy=single-numa-node"
     ),
 )
 CELL, LINE, PAD = 7.8, 17, 14

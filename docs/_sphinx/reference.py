@@ -182,16 +182,6 @@ def _declares_metrics(found: pkgutil.ModuleInfo) -> bool:
     return bool(spec and spec.origin and "Metrics(" in Path(spec.origin).read_text())
 
 
-def verbs() -> str:
-    """Every line that a scenario may have."""
-    from services.scenarios.script.verbs import VERBS
-
-    parts = [
-        f"## {name}\n\n{_sentence(_unwrapped(inspect.getdoc(verb) or ''))}" for name, verb in sorted(VERBS.items())
-    ]
-    return "\n\n".join(parts)
-
-
 def measures() -> str:
     """Every measure of a run."""
     from services.scenarios.measures.register import reference
@@ -224,7 +214,6 @@ def cell(text: str) -> str:
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "switches": switches,
-    "verbs": verbs,
     "measures": measures,
     "invariants": invariants,
     "kinds": kinds,

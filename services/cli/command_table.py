@@ -56,6 +56,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("history", "List the changes of an object: who wrote what, and when"),
         Row("diff", "Compare two versions of the mesh, or two runs"),
         Row("runs", "List the runs that were made"),
+        Row("report", "Write the page of a run or a comparison again"),
         Row("logs", "Print the logs of the mesh's processes"),
         Row("events", "Print the event log: what components did, line by line"),
     ),

@@ -148,7 +148,7 @@ def _folded(made: Comparison) -> list[str]:
 
 
 def _plots(made: Comparison) -> str:
-    frame = Frame(made)
+    frame = Frame(made.arms)
     figures = []
     for arm in made.arms:
         if arm.bands.phases:

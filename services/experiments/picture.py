@@ -11,7 +11,7 @@ _COLUMNS, _GAP, _HEAD, _NAME = 2, 20, 44, 26
 
 def picture(made: Comparison, *, is_dark: bool = False) -> str:
     """Return an SVG document, for light paper or dark."""
-    frame = Frame(made)
+    frame = Frame(made.arms)
     columns = min(_COLUMNS, max(1, len(made.arms)))
     rows = -(-len(made.arms) // columns)
     width, cell = _GAP + columns * (WIDTH + _GAP), HEIGHT + _NAME

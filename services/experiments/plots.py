@@ -18,10 +18,10 @@ _STRIP_WIDTH, _STRIP_ROW = 110, 13
 
 
 class Frame:
-    """The scale that all plots of a comparison share."""
+    """The scale that all plots of a page share."""
 
-    def __init__(self, made: Comparison) -> None:
-        bands = [(arm.bands.at_s, band) for arm in made.arms for band in arm.bands.phases]
+    def __init__(self, arms: Sequence[ArmRuns]) -> None:
+        bands = [(arm.bands.at_s, band) for arm in arms for band in arm.bands.phases]
         self.end_s = max((at_s[-1] for at_s, _ in bands), default=0.0) or 1.0
         self.top = max((max(band.high) for _, band in bands), default=0.0) or 1.0
 

@@ -1,15 +1,17 @@
 """Makes a simulated run again: the same revision, scenario, switches and seed give the same event log, to the byte."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from services.api.switches import SwitchError, Switches, Value
-from services.runs.folder import RunsFolder
+from services.runs.folder import EVENTS_FILE, RunsFolder
 from services.runs.origin import sha_of
 from services.runs.record import Origin, RunRecord, UnknownRun
+from services.runs.recorder import Compressed
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.decisions.scores import ScoredDecisions, SimulatedMesh
 from services.scenarios.result import RunResult
@@ -17,7 +19,7 @@ from services.scenarios.revision import revision
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.runner import Progress
 from services.scenarios.script.scenario import Scenario, ScriptError
-from services.telemetry.eventlog import Line
+from services.telemetry.eventlog import Line, encode
 
 
 class NotAgain(ValueError):
@@ -133,3 +135,35 @@ def decided(scenario: Scenario, seed: int, overrides: dict[str, Value], progress
 def since(decisions: Sequence[Decision], started_s: float) -> list[Decision]:
     """Return decisions in seconds since the run began."""
     return [msgspec.structs.replace(each, at_s=round(each.at_s - started_s, 9)) for each in decisions]
+
+
+def is_kept(folder: RunsFolder, record: RunRecord) -> bool:
+    """Whether the event log is there."""
+    return record.kind == "run" and folder.file(record.id, EVENTS_FILE).exists()
+
+
+def events_of(
+    folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | None = None, progress: Progress | None = None
+) -> tuple[Iterator[Line], float]:
+    """Return the lines of a run, or of a run of a comparison, and when it began on their clock.
+
+    They are made again where they are not kept, and not one is shown before all are known to be the run's. Raises:
+    NotAgain, UnknownRun, Unreadable, OSError.
+    """
+    if is_kept(folder, record):
+        return folder.events(record.id), record.started_s
+    wanted = wanted_of(folder, record, arm, seed)
+    partial = folder.begin()
+    try:
+        file = Compressed(partial / EVENTS_FILE)
+        try:
+            result = make_again(wanted, lambda line: file.write(encode(line)), progress=progress)
+        finally:
+            file.close()
+        if record.kind == "run":
+            (partial / EVENTS_FILE).rename(folder.file(record.id, EVENTS_FILE))
+            return folder.events(record.id), record.started_s
+        # Of a comparison nothing is kept: it may have a hundred runs.
+        return iter(list(folder.events(partial.name))), result.started_s
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from services.scenarios.measures.history import PodHistory
-from services.scenarios.measures.phases import Sample
 from services.scenarios.result import RunResult
 
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -88,7 +87,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     arms: dict[str, list[str]] = {}
     seeds: list[int] = []
     result: dict[str, Any] = {}
-    samples: list[Sample] = []
+    samples: list[tuple[float, float, float, float, float]] = []
     fates: list[Fate] = []
     schema: int = SCHEMA
 
@@ -153,8 +152,10 @@ def record_of(
     command: str,
     origin: Origin,
     decisions: int,
+    samples: Sequence[tuple[float, float, float, float, float]] = (),
 ) -> RunRecord:
-    """Return the record of one run, without an id."""
+    """Return the record of one run, without an id. `samples`: when, and how many pods were pending, running, failed
+    and succeeded from then on."""
     document: dict[str, Any] = msgspec.to_builtins(result.document())
     return RunRecord(
         "",
@@ -173,7 +174,7 @@ def record_of(
         started_s=result.started_s,
         decisions=decisions,
         result=document,
-        samples=result.samples,
+        samples=list(samples),
         fates=fates_of(result.pods),
     )
 

@@ -15,7 +15,7 @@ from tests.interop import parts
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = parts.folder()
 BASE_OFFICIAL, BASE_OWN = "python:3.11-slim", "keplab-base:bookworm"
-JAEGER = "jaegertracing/jaeger:2.13.0"
+JAEGER, PROMETHEUS = "jaegertracing/jaeger:2.13.0", "prom/prometheus:v3.5.0"
 ETCD_OFFICIAL, ETCD_OWN = "registry.k8s.io/etcd:3.5.16-0", "keplab-etcd:test"
 ETCD_SUITE = "trixie"
 """Its etcd is 3.5.16, too."""

@@ -1,11 +1,25 @@
 """The mesh in containers: hardened as it should be, and none the worse for a killed scheduler or API server."""
 
 import json
+import os
 import re
 import time
+import urllib.request
+from collections import Counter
 
 import pytest
-from mesh_in_containers import COMPONENTS, IMAGE, KUBELETS, NODES_EACH, PROJECT, kill_by_engine, kill_by_pid, wait_for
+from engine import PROMETHEUS
+from mesh_in_containers import (
+    COMPONENTS,
+    IMAGE,
+    KUBELETS,
+    NODES_EACH,
+    PROJECT,
+    free_port,
+    kill_by_engine,
+    kill_by_pid,
+    wait_for,
+)
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -319,6 +333,22 @@ def test_every_component_sends_its_spans(mesh):
     mesh.wait_until_running("traced", 1)
 
     wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every component arrive", 30)
+
+
+def test_prometheus_scrapes_every_component(mesh):
+    image = mesh.environ.get("KEPLAB_PROMETHEUS_IMAGE") or os.environ.get("KEPLAB_PROMETHEUS_IMAGE") or PROMETHEUS
+    if not mesh.engine.can_pull(image):
+        pytest.skip(f"the image {image} is not to be had here")
+    mesh.environ |= {"KEPLAB_PROMETHEUS_IMAGE": image, "KEPLAB_PROMETHEUS_PORT": str(port := free_port())}
+    mesh.compose("--profile", "observability", "up", "-d", "--no-deps", "prometheus")
+
+    def targets():
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/targets", timeout=5) as answer:
+            found = json.load(answer)["data"]["activeTargets"]
+        return Counter(each["labels"]["job"] for each in found if each["health"] == "up")
+
+    expected = Counter({**dict.fromkeys(COMPONENTS, 1), "kubelet": len(mesh.containers("kubelet"))})
+    wait_for(lambda: targets() == expected, "every component is scraped")
 
 
 def test_a_trace_receiver_that_is_gone_stops_no_component(mesh):

@@ -24,6 +24,12 @@ NAMED = "a sentence names it"
 READERS = "names what the reader has: a file, a KIND, an etcd, a folder of a real node"
 HOW = {
     r"--help|(\S+ )*--help|switches.*|measures( -o json| utilization)?|scenarios.*|bench scheduler --list": "alone",
+    r"verbs( pod| expect| kill -o json| -o markdown)?|completion \w+|doctor.*": "alone",
+    r"new (experiment|plugin|controller|kind) .*": "tests/unit/cli runs each, and the test that it makes",
+    r"verbs --editor .*": "writes into the reader's editor; tests/unit/scenarios reads what it writes",
+    r"run .*--containers .*": "needs Docker; tests/compose",
+    r"component .*": "is a process of a container; tests/compose",
+    r"run runaway": "as `run experiments/runaway/runaway.txt`",
     r"runs.*": "after the simulated",
     r"run experiments/[\w/-]+\.txt": "scenario",
     r"run experiments/scheduling/releases.txt --set emulate.version=1.37": "simulated",
@@ -34,6 +40,9 @@ HOW = {
     r"diff latest~1 latest": "after the simulated",
     r"up --nodes 5 --detach": "mesh",
     r"status.*|get .*|history .*|restart.*|trace pod/\S+( -o json)?|explain (pod/\S+|scheduler/queue)( -\S+ \S+)?": "mesh",
+    r"logs( scheduler --tail 20| --since 5m -o json)?|events( --for pod/web-0 --since 5m)?": "mesh",
+    r"logs kubelet -f|events -w .*": "follows until Ctrl-C; tests/process follows them",
+    r"events latest .*": "after the simulated",
     r"diff 1200 1234.*|fork --at 1234 -e kill .*": "mesh",
     r"down|store( --data /tmp/mesh -o json)?|down --data /tmp/mesh --purge": "mesh",
     r"measures packing": "needs examples/packing-ratio to be installed; tests/examples runs it",
@@ -55,7 +64,7 @@ HOW = {
 """What is done with a command, or why nothing: the first pattern that all of it matches."""
 ENDS_WITH_1 = [("run", "experiments/scheduling/releases.txt", "--set", "emulate.version=1.37")]
 """The scenario is written for one release and shows what the other does."""
-ORDER = ("status", "get", "history", "explain", "trace", "diff", "fork", "restart", "down", "store")
+ORDER = ("status", "get", "history", "explain", "trace", "diff", "logs", "events", "fork", "restart", "down", "store")
 """At the mesh; `down --purge` is the last of all."""
 PODS = [
     ("web-0", "default"),
@@ -121,7 +130,9 @@ def test_commands_that_need_no_mesh(commands, folder, capsys):
     for how in ("alone", "simulated", "after the simulated"):
         for words in sorted(each for each, done in commands.items() if done == how):
             code = _here(_cut(words))
-            if code not in ((0, 1) if words[0] in ("diff", "runs") or words in ENDS_WITH_1 else (0,)):
+            if code not in (
+                (0, 1) if words[0] in ("diff", "runs", "doctor", "events") or words in ENDS_WITH_1 else (0,)
+            ):
                 wrong.append(f"keplab {' '.join(words)}: exit code {code}: {capsys.readouterr().err[-500:]}")
 
     assert [] == wrong

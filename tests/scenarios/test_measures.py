@@ -66,6 +66,14 @@ def test_measures_observe_only():
     assert simulate(scenario(bare)).digest == simulate(shipped("scheduling/packing")).digest
 
 
+def test_moves_in_the_queue_are_in_no_log_of_a_simulation():
+    lines = []
+    result = simulate(shipped("scheduling/pod-back-off"), on_line=lines.append)
+
+    assert result.measures["queue_backoff_s"] > 0.0
+    assert "sched.moved" not in {line.ev for line in lines}
+
+
 STATED = """# Times and versions
 measure pending unit=s = created.pods.map(p, p.versions.filter(v, v.status.phase == "Pending").map(v, v.seconds).sum()).sum()
 measure gone = created.pods.filter(p, has(p.at.gone)).size()

@@ -94,8 +94,7 @@ def COMMAND(  # noqa: N802
 
 
 def _of_run(runs: str, name: str) -> tuple[Iterator[Line], float]:
-    from services.runs.again import NotAgain, other_code
-    from services.runs.event_log import events_of, is_kept
+    from services.runs.again import NotAgain, events_of, is_kept, other_code
 
     folder = RunsFolder(Path(runs))
     with refusing(UnknownRun, Unreadable):

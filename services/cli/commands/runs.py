@@ -21,6 +21,7 @@ Examples:
   keplab runs
   keplab runs --scenario runaway --failed
   keplab runs -n 1 -o json | jq -r '.[].command'     what repeats the newest
+  keplab report RUN                                  its page again
   keplab events RUN                                  its event log
   keplab diff RUN RUN                                where two of them decided differently
 

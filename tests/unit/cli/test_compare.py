@@ -73,6 +73,7 @@ def without_provenance(text):
     return document
 
 
+@pytest.mark.timeout(300)  # two interpreters begin, which takes long beside other load
 def test_two_workers_find_what_one_finds(scenario, ended):
     code, one, _ = ended(scenario, *SAME, "--seeds", 2, "--workers", 1, "-o", "json")
     _, two, _ = ended(scenario, *SAME, "--seeds", 2, "--workers", 2, "-o", "json")

@@ -59,7 +59,9 @@ def test_run_of_several_files_fails_with_1_when_one_fails(printed, scenario, tmp
 def test_compare_prints_arms_runs_measures_and_the_report(printed, scenario, tmp_path):
     report = tmp_path / "report.html"
 
-    code, document = printed("compare", scenario, "--arm", "a", "--arm", "b", "--seeds", "2", "--report", report)
+    code, document = printed(
+        "compare", scenario, "--arm", "a", "--arm", "b", "--seeds", "2", "--workers", "1", "--report", report
+    )
 
     assert code == 0
     assert {"arms", "differences", "report"} <= document.keys()

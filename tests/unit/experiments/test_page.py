@@ -161,7 +161,7 @@ def test_a_comparison_without_a_single_run_that_ended_has_views():
 
 def test_all_arms_are_drawn_on_one_scale():
     made = a_comparison()
-    frame = Frame(made)
+    frame = Frame(made.arms)
     plots = re.findall(r"<svg viewBox.*?</svg>", page(made).partition("Pods by phase")[2])
 
     assert (frame.end_s, frame.top) == (2.0, 570.0)

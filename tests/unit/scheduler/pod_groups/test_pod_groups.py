@@ -128,6 +128,20 @@ def victims_of(result: GroupResult) -> list[str]:
 # -- the queue ---------------------------------------------------------------------------------------------
 
 
+def test_a_member_is_seen_to_enter_the_pool_that_its_group_is_in_and_to_leave_it():
+    scene, moves = Scene(group()).nodes("n1"), []
+    scene.queue.on_move = lambda queued, pool: moves.append((queued.key.name, pool.value))
+
+    scene.see(member("a"), member("b"))
+    joined = list(moves)
+    scene.pop()
+    scene.see(member("c"))
+    scene.gone(member("c"))
+
+    assert joined == [("a", "gated"), ("b", "gated"), ("a", "active"), ("b", "active")]
+    assert moves[len(joined) :] == [("a", "in_flight"), ("b", "in_flight"), ("c", "in_flight"), ("c", "")]
+
+
 def test_members_wait_as_one_entity_and_are_popped_together():
     scene = Scene(group(count=3)).nodes("n1").see(member("p1"), member("p2"))
     assert (scene.pop(), scene.entity.pool) == (None, Pool.GATED)
