@@ -69,7 +69,7 @@ class Recording:
         """Keep the record; return its id, or nothing, after a warning."""
         if self._recorder is None or self._origin is None:
             return ""
-        from services.experiments.execution import rows_of
+        from services.experiments.bands import rows_of
 
         recorder, self._recorder = self._recorder, None
         recorder.finish()
@@ -81,7 +81,7 @@ class Recording:
             command=command,
             origin=self._origin,
             decisions=recorder.decision_count,
-            samples=rows_of(result),
+            samples=rows_of(result.samples),
         )
         try:
             return recorder.keep(made)

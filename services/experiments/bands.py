@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from services.scenarios.measures.phases import Sample
+
 POINTS: Final = 200
 PHASES: Final = ("pending", "running", "failed", "succeeded")
 Row = tuple[float, float, float, float, float]
@@ -29,6 +31,12 @@ class Bands(msgspec.Struct, frozen=True):
 
     at_s: list[float]
     phases: list[Band]
+
+
+def rows_of(samples: Sequence[Sample]) -> list[Row]:
+    """Return pods by phase over time, as plots draw them."""
+    counts = ((s.at_s, s.pending, s.running, s.failed, s.succeeded) for s in samples)
+    return thinned([(round(at_s, 6), float(p), float(r), float(f), float(c)) for at_s, p, r, f, c in counts])
 
 
 def thinned(rows: Sequence[Row], most: int = 4 * POINTS) -> list[Row]:

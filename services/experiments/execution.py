@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.api.switches import SwitchError, Switches
-from services.experiments.bands import Row, thinned
+from services.experiments.bands import rows_of
 from services.experiments.decisions import DecisionsDigest
 from services.experiments.document import ArmRun, Run
 from services.experiments.fates import fate_of
@@ -72,14 +72,4 @@ def arm_run(arm: str, result: RunResult, decisions: DecisionsDigest) -> ArmRun:
     )
     exact = result.mode == "simulated"
     fates = {pod.role: fate_of(pod, exact=exact) for pod in result.pods}
-    return ArmRun(arm, run, fates, rows_of(result), result.is_mistake)
-
-
-def rows_of(result: RunResult) -> list[Row]:
-    """Return pods by phase over time, as plots draw them."""
-    return thinned(
-        [
-            (round(s.at_s, 6), float(s.pending), float(s.running), float(s.failed), float(s.succeeded))
-            for s in result.samples
-        ]
-    )
+    return ArmRun(arm, run, fates, rows_of(result.samples), result.is_mistake)
