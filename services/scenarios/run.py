@@ -18,7 +18,6 @@ from kubelet.stages.document import load_stages, read_stages
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
-from services.runtime import simloop
 from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
 from services.scenarios.invariants.auditor import checks
@@ -38,6 +37,7 @@ from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.verbs import read_scenario
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of

@@ -31,7 +31,7 @@ def test_no_module_is_called_utils_or_its_cousins():
 
 def test_product_code_never_asks_whether_it_is_being_tested():
     words = ("MESH_TEST", "PYTEST", "in_simulation", "is_simulated", "SimLoop")
-    allowed = {"services/runtime/simloop.py"}
+    allowed = {"services/scenarios/simulation/simloop.py"}
     found = [
         str(path.relative_to(ROOT))
         for top in (

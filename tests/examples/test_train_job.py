@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from apiserver_fake.authorization import authorizer
 from services.api.identity import SCHEDULER, Identity
 from services.api.meta import Key
-from services.runtime import simloop
 from services.runtime.roles import Role
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.lifetime import Lifetime
 from tests.component.controllers.conftest import World
 

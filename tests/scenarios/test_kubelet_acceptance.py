@@ -6,11 +6,11 @@ import random
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
 from services.scenarios.run import simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.simulated_mesh import SimMesh
 
 PARTITION = """# A node is cut off for 400 s

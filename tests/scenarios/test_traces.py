@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime import simloop
 from services.scenarios.run import load_scenario, plan_of, simulate
 from services.scenarios.runner import run_scenario
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.traces.waterfall import pods_in, waterfall
 from services.telemetry import logs

@@ -45,7 +45,6 @@ from services.runtime.components import CLAIM_CONTROLLER, component_of, driver_n
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, MeshError, StartError
 from services.runtime.machine import disk_error
 from services.runtime.roles import claim_controller_identities, controller_identities
-from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.past import State
@@ -53,6 +52,7 @@ from services.scenarios.simulation.copied_disks import node_files, store_files
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Aside, Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
+from services.scenarios.simulation.simloop import OWNER, SimLoop
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents

@@ -16,8 +16,8 @@ from services.api.identity import ADMIN, Identity, controller_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
-from services.runtime import simloop
 from services.runtime.real import MemoryDisk, NoTransport
+from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 

@@ -9,7 +9,7 @@ import pytest
 from apiserver_fake.grpc.server import GrpcServer
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.identity import ADMIN
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import LoopClock, Machine
 
 

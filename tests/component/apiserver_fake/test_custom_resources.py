@@ -8,7 +8,7 @@ import pytest
 
 from apiserver_fake.rest import discovery, openapi, tables
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import (
     CRONTABS,
     GROUP,

@@ -4,7 +4,7 @@ import asyncio
 
 from apiserver_fake.rest import discovery
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import (
     CRONTABS,
     GROUP,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.api.identity import ADMIN, SCHEDULER, controller_identity, node_identity
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_rules_in_the_server import POD, a_mesh
 
 OUTSIDE = {"field_validation": "Warn"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.api.identity import ADMIN
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_rules_in_the_server import a_mesh
 
 MIRROR = "kubernetes.io/config.mirror"

@@ -17,8 +17,8 @@ from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identit
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
-from services.runtime import simloop
 from services.runtime.real import MemoryDisk, NoTransport
+from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

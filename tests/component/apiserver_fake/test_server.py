@@ -17,9 +17,9 @@ from services.api.identity import ADMIN, ANONYMOUS, Hosting, Identity, host_iden
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchRequest
-from services.runtime import simloop
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.real import MemoryDisk, NoTransport
+from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.api.identity import ADMIN
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_field_managers import OUTSIDE, a_deployment
 from tests.component.apiserver_fake.test_rules_in_the_server import a_mesh
 

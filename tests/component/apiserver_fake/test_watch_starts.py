@@ -11,7 +11,7 @@ from apiserver_fake.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY
 from services.api.errors import Forbidden
 from services.api.identity import ANONYMOUS, Identity
 from services.api.wire import Request, WatchRequest
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import ANN, BOB, Machine, create, listed, patch
 
 COUNT = SMALL + 300

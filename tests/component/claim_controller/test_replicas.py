@@ -7,8 +7,8 @@ from claim_controller.wiring import LEASE, build
 from services.api.identity import CLAIM_MANAGER
 from services.api.meta import Key
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime import simloop
 from services.runtime.roles import claim_controller_identities
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.lifetime import Lifetime
 from tests.component.claim_controller.conftest import World
 from tests.component.claim_controller.test_resource_claims import TEMPLATE, generated, pod

@@ -5,7 +5,7 @@ import pytest
 from claim_controller.resourceclaim.generated import generate_name
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.component.claim_controller.conftest import World
 
 TEMPLATE = {

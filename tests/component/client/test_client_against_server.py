@@ -17,7 +17,7 @@ from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.link_faults import LinkFaults
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, SimClock
 from services.scenarios.simulation.network import Network, SimTransport

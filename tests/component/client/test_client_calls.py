@@ -10,7 +10,7 @@ from services.api.errors import Conflict, Expired, NotFound, TooManyRequests, Un
 from services.api.meta import Key
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 LOST = "lost"
 SILENT = "silent"

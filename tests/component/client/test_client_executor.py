@@ -24,7 +24,7 @@ from services.client.executor import NOT_PERFORMED, Executor, Outcome
 from services.client.leases import Elector, LeadershipLost
 from services.client.recorder import QUEUE_MAX, Recorder
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent, Update
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 KEY = Key("default", "web")
 

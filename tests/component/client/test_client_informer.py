@@ -11,7 +11,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.informer import Informer
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 END = "end"
 LOST = "lost"

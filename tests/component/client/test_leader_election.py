@@ -18,7 +18,7 @@ from services.client.client import Client
 from services.client.lease_record import Terms
 from services.client.leases import Elector, LeadershipLost
 from services.client.link_faults import LinkFaults
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, SimClock
 from services.scenarios.simulation.network import Network, SimTransport

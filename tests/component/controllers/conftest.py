@@ -15,8 +15,8 @@ from services.api.times import format_micro_time, format_time
 from services.client.client import Client
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
-from services.runtime import simloop
 from services.runtime.roles import controller_identities
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimTransport

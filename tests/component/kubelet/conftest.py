@@ -21,7 +21,7 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimTransport

@@ -10,8 +10,8 @@ from kubelet.wiring import build as build_kubelet
 from services.api.identity import Hosting, host_identity
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
-from services.runtime import simloop
 from services.runtime.config import EXIT_CONFIG, EXIT_DEPOSED, EXIT_USAGE, StartError
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage
 from services.scenarios.simulation.lifetime import Lifetime
 

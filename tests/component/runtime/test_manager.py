@@ -17,10 +17,10 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Controller, Watch
-from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.election import LeaderElectionConfig
 from services.runtime.manager import GATE_MAX_S, Manager, OwnWriteGate
+from services.scenarios.simulation import simloop
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")

@@ -20,7 +20,7 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport

@@ -7,7 +7,7 @@ import pytest
 
 from apiserver_fake.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY, STALLED_S, WAIT_S, WAITING_PER_IDENTITY, Starts
 from services.api.errors import TooManyRequests
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 
 def asked(starts, log, *users):

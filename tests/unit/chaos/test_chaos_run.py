@@ -8,9 +8,9 @@ from services.api.switches import Switches
 from services.chaos.plan import Fault
 from services.chaos.run import QUIET_S, REST_LIMIT_S, ChaosJob, ChaosRun, _Counts, _link_faults, _rest
 from services.client.link_faults import LinkFaults
-from services.runtime import simloop
 from services.scenarios.invariants import Auditor
 from services.scenarios.invariants.auditor import Violation
+from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import Line
 
 

@@ -9,7 +9,7 @@ from services.api.errors import UnknownOutcome
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.gate import GatedApi, GatedTransport, Gates
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 STATUS = Request(verb="patch", resource="nodes", subresource="status", name="n1", deadline_s=10.0)
 RENEWAL = Request(verb="patch", resource="leases.coordination.k8s.io", name="n1", deadline_s=10.0)

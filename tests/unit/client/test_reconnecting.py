@@ -7,7 +7,7 @@ import pytest
 from grpc import ChannelConnectivity as Channel
 
 from services.client.channel import CONNECTED_POLL_S, wait_for_attempt
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 
 def waited_s(states, backoff_s, refused_most_s=5.0):

@@ -22,7 +22,7 @@ from apiserver_fake.storage.writer import (
 from services.api.errors import Conflict, TooManyRequests, Unavailable
 from services.api.resources import resources
 from services.api.wire import Response
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 
 CONFIGMAPS = resources()["configmaps"]
 

@@ -9,8 +9,8 @@ from services.api.errors import UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.link_faults import LinkFaults
-from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.simulated_mesh import SimMesh

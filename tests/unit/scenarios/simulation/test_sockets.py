@@ -7,9 +7,9 @@ import random
 import pytest
 
 from services.api.local_rpc import LocalService, RpcError, caller_traceparent
-from services.runtime import simloop
-from services.runtime.simloop import OWNER
+from services.scenarios.simulation import simloop
 from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.simloop import OWNER
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 
 

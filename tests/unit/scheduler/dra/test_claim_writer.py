@@ -24,7 +24,7 @@ from services.api.kinds.resourceclaim import (
     ResourceClaimStatus,
 )
 from services.api.meta import Key, ObjectMeta
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.unit.scheduler.dra.test_devices import granted
 
 JOB = ResourceClaimConsumerReference(api_group="batch", resource="jobs", name="j", uid="j1")

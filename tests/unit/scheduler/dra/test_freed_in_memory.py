@@ -16,7 +16,7 @@ from scheduler.switches import ReservationSwitches
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import ObjectMeta
 from services.reconcile.controller import Change
-from services.runtime import simloop
+from services.scenarios.simulation import simloop
 from tests.unit.scheduler.dra.test_claim_writer import CONFLICT, OneClaim
 from tests.unit.scheduler.dra.test_devices import DRIVER, WORKLOAD, claim, cluster_with, granted, offer, pod, reserved
 
