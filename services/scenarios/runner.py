@@ -153,12 +153,12 @@ async def run_scenario(
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
-    if not pulse.cancelled() and (error := pulse.exception()) is not None:
+    if not pulse.cancelled() and (failure := pulse.exception()) is not None:
         # Without samples, half of what the run shows would be missing.
-        error.add_note(
+        failure.add_note(
             f"{scenario.path}: the run ended {run.ended_s:.3f} s after its start, when it was shown at: {current[0]}"
         )
-        raise error
+        raise failure
     return run
 
 

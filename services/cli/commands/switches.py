@@ -42,7 +42,7 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
     if output == "json":
         print_json({"switches": [_document(s, release) for s in found]})
     elif named and found:
-        print_block(*_block(*found, release))
+        print_block(*_block(found[0], release))
     elif found:
         print_table(
             ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
