@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from services.runtime import kernel
 from services.runtime.delegation import Caller, Refusal
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
+from services.telemetry import kernel
 from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024

@@ -28,7 +28,6 @@ from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
-from services.runtime import kernel
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
@@ -55,7 +54,7 @@ from services.runtime.real import (
 )
 from services.runtime.unix_sockets import UnixSockets
 from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
-from services.telemetry import logs
+from services.telemetry import kernel, logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.pieces import PASSING
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
