@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from services.runtime import kernel
 from services.runtime.mesh_directory import is_alive, parent_of
+from services.telemetry import kernel
 from services.telemetry.metrics import render
 
 PS = """#!/bin/sh
