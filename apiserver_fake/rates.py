@@ -1,7 +1,8 @@
 """Rates of what is counted by a key, and how many of it there are at once. Pure. Source: guarantees L-RATE, L-CONN."""
 
-from collections import OrderedDict
 from collections.abc import Hashable
+
+from services.api.lru import LRU
 
 KEYS_MAX = 20_000
 
@@ -10,8 +11,8 @@ class Rate:
     """So many a second for each key, after a burst. Keys that were not seen for longest are forgotten."""
 
     def __init__(self, per_s: float, burst: float, keys_max: int = KEYS_MAX) -> None:
-        self._per_s, self._burst, self._keys_max = per_s, burst, keys_max
-        self._tokens: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._per_s, self._burst = per_s, burst
+        self._tokens: LRU[Hashable, tuple[float, float]] = LRU(keys_max)
         self.refused = 0
 
     def take(self, key: Hashable, now_s: float) -> bool:
@@ -19,10 +20,7 @@ class Rate:
         tokens, at_s = self._tokens.get(key, (self._burst, now_s))
         tokens = min(self._burst, tokens + (now_s - at_s) * self._per_s)
         is_within = tokens >= 1
-        self._tokens[key] = tokens - is_within, now_s
-        self._tokens.move_to_end(key)
-        if len(self._tokens) > self._keys_max:
-            self._tokens.popitem(last=False)
+        self._tokens.put(key, (tokens - is_within, now_s))
         self.refused += not is_within
         return is_within
 

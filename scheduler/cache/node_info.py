@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Affinity, Container, Pod, PodAffinity, PodAffinityTerm, PodSpec, ResourceRequirements
+from services.api.lru import LRU
 from services.api.meta import Key, LabelSelector, LabelSelectorRequirement, ObjectMeta
 from services.api.podresources import Amounts, as_in_use, pod_requests
 from services.api.selectors import Selector, Term, from_label_selector
@@ -64,7 +64,7 @@ class PodRequests:
     unactuated: Amounts = field(default_factory=dict)
 
 
-_templates: OrderedDict[Hashable, PodRequests] = OrderedDict()
+_templates: LRU[Hashable, PodRequests] = LRU(TEMPLATES_MAX)
 
 
 def _shape(resources: ResourceRequirements) -> Hashable:
@@ -95,9 +95,7 @@ def as_specified(pod: Pod) -> PodRequests:
     found = _templates.get(signature)
     if found is None:
         found = _parse(pod)
-        _templates[signature] = found
-        if len(_templates) > TEMPLATES_MAX:
-            _templates.popitem(last=False)
+        _templates.put(signature, found)
     return found
 
 

@@ -7,7 +7,6 @@ follows each pod by one addition. The same is done for the terms that existing p
 Invariant: every answer equals a recount over the pods on rows of the columns.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns, Floats, Mask
 from scheduler.cache.node_info import Identity, PodInfo, PodTerm
+from services.api.lru import LRU
 from services.api.selectors import Selector
 
 TALLIES_MAX: Final = 256
@@ -120,7 +120,7 @@ class Tally:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._groupings: OrderedDict[tuple[str, Hashable], Grouping] = OrderedDict()
+        self._groupings: LRU[tuple[str, Hashable], Grouping] = LRU(GROUPINGS_MAX)
         self.rows: Floats = np.zeros(columns.capacity)
         self.total = 0
 
@@ -146,9 +146,8 @@ class Tally:
         name = (key, None if area is None else area.name)
         grouping = self._groupings.get(name)
         if grouping is None:
-            grouping = self._groupings[name] = Grouping(key, area)
-            if len(self._groupings) > GROUPINGS_MAX:
-                self._groupings.popitem(last=False)
+            grouping = Grouping(key, area)
+            self._groupings.put(name, grouping)
         if grouping.layout != self._columns.layout:
             grouping.area = area
             grouping.count(self.on_rows(), self._columns)
@@ -206,7 +205,7 @@ class PodIndex:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._populations: dict[Identity, dict[int, int]] = {}
-        self._tallies: OrderedDict[Question, Tally] = OrderedDict()
+        self._tallies: LRU[Question, Tally] = LRU(TALLIES_MAX)
         self._asked: _Shelf[tuple[Question, Tally]] = _Shelf()
         self._terms: _Shelf[TermTally] = _Shelf()
         self.term_count = 0
@@ -254,20 +253,18 @@ class PodIndex:
 
     def tally(self, question: Question) -> Tally:
         """Return how many pods match on each row, from now on kept up to date."""
-        found = self._tallies.get(question)
+        found = self._tallies.use(question)
         if found is not None:
-            self._tallies.move_to_end(question)
             return found
         found = Tally(self._columns)
         for identity, rows in self._populations.items():
             if question.matches(identity, dict(identity.labels)):
                 for row, count in rows.items():
                     found.add(row, count)
-        self._tallies[question] = found
+        dropped = self._tallies.put(question, found)
         self._asked.put(self._place(question), question, (question, found))
-        if len(self._tallies) > TALLIES_MAX:
-            oldest, _ = self._tallies.popitem(last=False)
-            self._asked.take(self._place(oldest), oldest)
+        if dropped is not None:
+            self._asked.take(self._place(dropped[0]), dropped[0])
         return found
 
     def _place(self, question: Question) -> Pair | None:

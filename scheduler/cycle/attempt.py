@@ -3,13 +3,13 @@
 The last attempt of each pod is kept in memory for `keplab explain`: why a pod is where it is, or nowhere.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.cycle.result import Ranking
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.queued_pod import QueuedPod
+from services.api.lru import LRU
 from services.api.meta import Key
 from services.api.seams import Seams, Span
 
@@ -60,14 +60,11 @@ class Decisions:
     """The newest decision of each pod; the longest undecided are dropped first."""
 
     def __init__(self) -> None:
-        self._by_key: OrderedDict[Key, Decision] = OrderedDict()
+        self._by_key: LRU[Key, Decision] = LRU(DECISIONS_MAX)
 
     def keep(self, key: Key, decision: Decision) -> None:
         """Remember it as the pod's last."""
-        self._by_key[key] = decision
-        self._by_key.move_to_end(key)
-        if len(self._by_key) > DECISIONS_MAX:
-            self._by_key.popitem(last=False)
+        self._by_key.put(key, decision)
 
     def of(self, key: Key) -> Decision | None:
         """Return the pod's last decision."""

@@ -4,13 +4,13 @@ Most pods with claims come in numbers: what they ask for is equal, and since the
 this one went to. Its outcome, and those of nodes whose slices changed, are searched for anew; all others hold.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from scheduler.cache.columns import Columns, Mask
+from services.api.lru import LRU
 from services.dra.allocated import Allocated
 from services.dra.allocator import Allocator, Outcome
 from services.dra.pools import EVERY_NODE, Pool, Slices
@@ -89,18 +89,15 @@ class Outcomes:
     def __init__(self, slices: Slices, allocated: Allocated) -> None:
         self._slices = slices
         self._allocated = allocated
-        self._kinds: OrderedDict[object, Remembered] = OrderedDict()
+        self._kinds: LRU[object, Remembered] = LRU(KINDS_KEPT)
 
     def of(self, allocator: Allocator) -> Remembered:
         """Return what is remembered for claims like the allocator's."""
         kind = allocator.kind
         if kind is None:
             return Remembered(self._slices, self._allocated)
-        known = self._kinds.get(kind)
+        known = self._kinds.use(kind)
         if known is None:
-            known = self._kinds[kind] = Remembered(self._slices, self._allocated)
-            if len(self._kinds) > KINDS_KEPT:
-                self._kinds.popitem(last=False)
-        else:
-            self._kinds.move_to_end(kind)
+            known = Remembered(self._slices, self._allocated)
+            self._kinds.put(kind, known)
         return known

@@ -9,7 +9,6 @@ gives up its history first, then the answers by node.
 Source: kubernetes-sigs/kube-scheduler-simulator (its README and how-it-works page).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from scheduler.cycle.profiles import Profile
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import Prepared, Runner
+from services.api.lru import LRU
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = PREFIX + "result-history"
@@ -130,7 +130,7 @@ class SimulatorRecords:
     """Every attempt of each pod, by uid, the oldest pods dropped first."""
 
     def __init__(self) -> None:
-        self._attempts: OrderedDict[str, list[dict[str, str]]] = OrderedDict()
+        self._attempts: LRU[str, list[dict[str, str]]] = LRU(RECORDS_MAX)
 
     def keep(self, uid: str, answers: Mapping[str, Any]) -> None:
         """Remember one attempt."""
@@ -138,10 +138,9 @@ class SimulatorRecords:
             PREFIX + key: value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
             for key, value in answers.items()
         }
-        self._attempts.setdefault(uid, []).append(texts)
-        self._attempts.move_to_end(uid)
-        if len(self._attempts) > RECORDS_MAX:
-            self._attempts.popitem(last=False)
+        attempts = self._attempts.get(uid, [])
+        attempts.append(texts)
+        self._attempts.put(uid, attempts)
 
     def whole(self, uid: str) -> dict[str, str]:
         """Return all annotations of the pod, however large; {} for a pod never tried."""

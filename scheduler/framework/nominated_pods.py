@@ -8,7 +8,6 @@ Source: scheduler-queue-and-cycles 7.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +19,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SUCCESS, Status
+from services.api.lru import LRU
 
 REMEMBERED_MAX: Final = 16
 CHANGED_MAX: Final = 256
@@ -68,7 +68,7 @@ class NominatedPodFilter:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._known: OrderedDict[tuple[int | None, int], BlockedRows] = OrderedDict()
+        self._known: LRU[tuple[int | None, int], BlockedRows] = LRU(REMEMBERED_MAX)
 
     def of(
         self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *, is_local: bool
@@ -108,14 +108,12 @@ class NominatedPodFilter:
             or blocked.epoch != columns.epoch
             or len(log) - blocked.cursor > CHANGED_MAX
         ):
-            blocked = self._known[key] = _new(columns, nominator)
+            blocked = _new(columns, nominator)
             stale: Iterable[int] = _rows(columns, nominator.nodes())
         else:
             stale = dict.fromkeys([*_rows(columns, changed), *log[blocked.cursor :]])
             blocked.cursor, blocked.seen_changes = len(log), nominator.changes
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED_MAX:
-            self._known.popitem(last=False)
+        self._known.put(key, blocked)
         return blocked, stale
 
 

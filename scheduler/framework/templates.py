@@ -4,7 +4,6 @@ A template's answers are asked again (one node at a time) only about rows that c
 last pod went to. That is what makes a cycle independent of the number of nodes, except for finding the best.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
+from services.api.lru import LRU
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536
@@ -99,7 +99,7 @@ class Templates:
         self._forms = forms
         self._signatures: dict[Hashable, int] = {}
         self._made = 0
-        self._remembered: OrderedDict[int, Remembered] = OrderedDict()
+        self._remembered: LRU[int, Remembered] = LRU(REMEMBERED_TEMPLATES_MAX)
 
     def recall(self, state: CycleState, pod: PodInfo, columns: Columns, asked: Asked) -> Remembered:
         """Return the row-pure answers for the pod's template, brought up to date by the plugins that are asked."""
@@ -114,13 +114,10 @@ class Templates:
                 for row in dict.fromkeys(log[known.cursor :]):
                     self._refresh(asked, known, state, pod, columns, row)
                 known.cursor = len(log)
-                self._remembered.move_to_end(signature)
+                self._remembered.use(signature)
                 return known
         known = self._compute(asked, state, pod, columns)
-        self._remembered[signature] = known
-        self._remembered.move_to_end(signature)
-        if len(self._remembered) > REMEMBERED_TEMPLATES_MAX:
-            self._remembered.popitem(last=False)
+        self._remembered.put(signature, known)
         return known
 
     def signature(self, pod: PodInfo) -> int:

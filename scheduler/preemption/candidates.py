@@ -8,7 +8,7 @@ result of a node's dry run holds while the node, the pods on it, the nominations
 That is so only if the filters at work look at nothing else; the caller knows.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +20,7 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code, Status, failed, unresolvable, unschedulable
 from scheduler.preemption.units import Unit, Units, by_importance
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.lru import LRU
 from services.api.selectors import Selector, from_label_selector
 
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -323,15 +324,14 @@ class Memory:
 
     def __init__(self) -> None:
         self._budgets: Sequence[PodDisruptionBudget] = ()
-        self._templates: OrderedDict[Hashable, Results] = OrderedDict()
+        self._templates: LRU[Hashable, Results] = LRU(TEMPLATES_MAX)
 
     def of(self, template: Hashable, budgets: Sequence[PodDisruptionBudget]) -> Results:
         """Return the results of nodes for a template; the caller adds to them."""
         if len(budgets) != len(self._budgets) or any(a is not b for a, b in zip(budgets, self._budgets, strict=True)):
             self._budgets = list(budgets)
             self._templates.clear()
-        results = self._templates.setdefault(template, {})
-        self._templates.move_to_end(template)
-        if len(self._templates) > TEMPLATES_MAX:
-            self._templates.popitem(last=False)
+        results = self._templates.use(template)
+        if results is None:
+            self._templates.put(template, results := {})
         return results

@@ -5,12 +5,12 @@ how much of it is not actuated yet. With neither of them this module is not aske
 """
 
 import dataclasses
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import reduce
 
 from scheduler.cache.node_info import TEMPLATES_MAX, PodInfo, PodRequests, as_specified, most, requests_of
 from services.api.kinds.pod import Pod
+from services.api.lru import LRU
 from services.api.podresources import as_actual, as_allocated, as_held, has_infeasible_resize
 from services.api.switches import Switches
 
@@ -24,7 +24,7 @@ class Accounting:
 
     is_aggregated: bool
     tracks_unactuated: bool
-    _made: OrderedDict[tuple[PodRequests, ...], PodRequests] = field(default_factory=OrderedDict)
+    _made: LRU[tuple[PodRequests, ...], PodRequests] = field(default_factory=lambda: LRU(TEMPLATES_MAX))
 
     def apply(self, info: PodInfo) -> None:
         """Have a pod that is on a node count this way. A malformed quantity leaves it as it is."""
@@ -49,9 +49,7 @@ class Accounting:
                 found = dataclasses.replace(
                     found, unactuated={name: more for name, more in unactuated.items() if more > 0}
                 )
-            self._made[key] = found
-            if len(self._made) > TEMPLATES_MAX:
-                self._made.popitem(last=False)
+            self._made.put(key, found)
         return found
 
     @staticmethod

@@ -12,7 +12,7 @@ import msgspec
 
 from services.api.errors import UNREADABLE
 from services.api.meta import Document, Key, ObjectMeta, View
-from services.api.statehash import MODULUS, version_summand
+from services.client.statehash import MODULUS, version_summand
 from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
@@ -228,7 +228,7 @@ class Store(Generic[V]):
         return self._offered_rv > self.reached_rv
 
     def versions_hash(self) -> str:
-        """Return the hash over keys and versions held, 64 hex digits (`services.api.statehash`, I16)."""
+        """Return the hash over keys and versions held, 64 hex digits (`services.client.statehash`, I16)."""
         return self._versions.hexdigest()
 
     def _version_of(self, key: Key) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from services.api.switches import SwitchError, Switches
 from services.experiments.bands import rows_of
@@ -36,7 +37,7 @@ def run_arm(job: ArmJob) -> ArmRun:
 def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     """Run it, and report how it goes."""
     decisions = DecisionsDigest()
-    run: Callable[..., RunResult] = simulate if job.is_simulated else run_as_processes
+    run: Callable[..., RunResult] = simulate if job.is_simulated else partial(run_as_processes, arm=job.arm)
     try:
         scenario = load_scenario(job.scenario)
         overrides = Switches.parse(job.assignments).chosen

@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -40,6 +42,8 @@ FINAL = frozenset((EXIT_USAGE, EXIT_LOCKED, EXIT_CONFIG))
 configuration."""
 
 LOG_READ_BYTES = 16384
+RESOURCE: Final = "OTEL_RESOURCE_ATTRIBUTES"
+"""What says of every span where it comes from: `KEY=VALUE`, commas between, percent-encoded (OpenTelemetry 1.45)."""
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _log = structlog.get_logger()
@@ -56,10 +60,14 @@ _MEANINGS = {
 
 
 class Child:
-    """One process we keep alive: its command line and what became of it so far."""
+    """One process we keep alive: its command line and what became of it so far. `resource`: attributes of all that it
+    traces, beside those that the caller's environment gives, and before them where both name one."""
 
-    def __init__(self, name: str, arguments: list[str], log: Path, ready_file: Path) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], log: Path, ready_file: Path, resource: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.arguments, self.log, self.ready_file = name, arguments, log, ready_file
+        self._resource = resource or {}
         self.process: asyncio.subprocess.Process | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.ports: dict[str, int] = {}
@@ -108,10 +116,6 @@ class Child:
         self.ready_file.unlink(missing_ok=True)
         component = component_of(self.name)
         module = MODULES.get(component, component)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        environment[PARENT_VARIABLE] = str(os.getpid())
-        # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
         with _appended(self.log) as log:
             self._log_start = log.tell()
             self.process = await asyncio.create_subprocess_exec(
@@ -123,11 +127,23 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=self.environment(os.environ),
                 # A Ctrl-C on the terminal is for us: we stop them, in order.
                 start_new_session=True,
             )
         self.started_at = clock.now()
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the process, made from ours."""
+        found = {k: v for k, v in environ.items() if not k.startswith(PREFIX)}
+        found[PARENT_VARIABLE] = str(os.getpid())
+        # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
+        found["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, found.get("PYTHONPATH", "")) if p)
+        if self._resource:
+            own = (f"{key}={quote(value, safe='')}" for key, value in self._resource.items())
+            # The last one of a name counts.
+            found[RESOURCE] = ",".join(filter(None, (found.get(RESOURCE, ""), *own)))
+        return found
 
     async def wait_until_ready(self) -> None:
         """Return when the process has written its ports."""

@@ -84,6 +84,7 @@ class MeshOptions:
     process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
     events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
     mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
+    `resource`: OpenTelemetry's resource attributes of every process's spans, besides its own.
     """
 
     data_dir: Path
@@ -111,6 +112,7 @@ class MeshOptions:
     security: Literal["tokens", "strict"] = "tokens"
     certificate_life: timedelta = certificates.LIFE
     schedulers: Schedulers = field(default_factory=Schedulers)
+    resource: Mapping[str, str] = field(default_factory=dict)
 
 
 def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
@@ -519,7 +521,8 @@ class Supervisor:
         extra = [
             flag for key in dict.fromkeys((component_of(name), name)) for flag in self._options.arguments.get(key, ())
         ]
-        child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
+        log = self._data / "logs" / f"{plain}.log"
+        child = Child(name, [*arguments, *common, *extra], log, ready_file, self._options.resource)
         if name not in self._options.without:
             self.children[name] = child
         return child

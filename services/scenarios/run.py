@@ -225,9 +225,11 @@ def run_as_processes(
     engine: str = "sqlite",
     data_dir: Path | None = None,
     on_line: Callable[[Line], None] | None = None,
+    arm: str = "",
 ) -> RunResult:
     """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
-    every line of these. Raises: MeshError when a process cannot start."""
+    every line of these. Spans that leave for a collector name the scenario, the seed and the `arm` of a comparison.
+    Raises: MeshError when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
@@ -240,7 +242,13 @@ def run_as_processes(
             on_line(line)
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
-        mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)
+        mesh = ProcessMesh(
+            plan,
+            identities=_identities(scenario),
+            data_dir=data_dir,
+            on_line=take,
+            resource=_origin(scenario, seed, arm),
+        )
         return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
 
     mesh, run = asyncio.run(run_it())
@@ -301,6 +309,12 @@ def _identities(scenario: Scenario) -> list[Identity]:
         named |= dict.fromkeys(f"node:{name}" for declared in scenario.nodes for name in declared.names)
     found = [identity_named(name) for name in named]
     return [identity for identity in found if identity not in (ADMIN, SCHEDULER)]
+
+
+def _origin(scenario: Scenario, seed: int, arm: str) -> dict[str, str]:
+    """Return which run it is as OpenTelemetry's resource attributes, so that a collector can keep runs apart."""
+    found = {"keplab.scenario": scenario.name, "keplab.seed": str(seed)}
+    return {**found, "keplab.arm": arm} if arm else found
 
 
 class _Measured:

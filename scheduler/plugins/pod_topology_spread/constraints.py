@@ -7,7 +7,6 @@ Source: scheduler-queue-and-cycles 6, 12.5.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -22,6 +21,7 @@ from services.api.kinds.pod import Pod, TopologySpreadConstraint
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.service import Service
 from services.api.kinds.statefulset import StatefulSet
+from services.api.lru import LRU
 from services.api.meta import Key
 from services.api.selectors import Selector, Term
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
@@ -129,7 +129,7 @@ class Areas:
     """Areas by what they are made of, kept while no node changes its labels or taints."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Hashable, tuple[int, Area]] = OrderedDict()
+        self._known: LRU[Hashable, tuple[int, Area]] = LRU(AREAS_MAX)
 
     def of(self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], by: Constraint | None = None) -> Area:
         """Return the rows that have all the labels and, as far as the constraint honours them, suit the pod.
@@ -152,10 +152,7 @@ class Areas:
             tolerated = columns.taint_mask(lambda taints: untolerated(taints, spec.tolerations, REPELLING) is None)
             mask = mask if tolerated is None else mask & tolerated
         area = Area(name, mask)
-        self._known[name] = (columns.layout, area)
-        self._known.move_to_end(name)
-        if len(self._known) > AREAS_MAX:
-            self._known.popitem(last=False)
+        self._known.put(name, (columns.layout, area))
         return area
 
 

@@ -1,6 +1,6 @@
 """I16: every cache holds what was stored at the version it has reached."""
 
-from services.api.statehash import MODULUS, version_summand
+from services.client.statehash import MODULUS, version_summand
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import matcher
 from services.telemetry.eventlog import Line

@@ -55,6 +55,7 @@ class ProcessMesh:
         identities: Sequence[Identity] = (),
         data_dir: Path | None = None,
         on_line: Callable[[Line], None] | None = None,
+        resource: Mapping[str, str] | None = None,
     ) -> None:
         self.plan = plan
         self.clock = RealClock()
@@ -78,6 +79,7 @@ class ProcessMesh:
                 has_faults=True,
                 telemetry=KEEP_ALL,
                 telemetry_mib_max=0,
+                resource=resource or {},
             )
         )
         self._fault_files = FaultFiles(self._supervisor)

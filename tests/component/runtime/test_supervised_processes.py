@@ -118,6 +118,13 @@ def test_every_process_has_files_of_its_own_below_the_data_directory(started, tm
     assert len(set(tokens)) == len(tokens), "each is someone of its own"
 
 
+def test_every_process_traces_with_the_runs_attributes(started):
+    mesh = started(nodes=1, resource={"keplab.seed": "7"})
+
+    found = {child.environment({}).get("OTEL_RESOURCE_ATTRIBUTES") for child in mesh.children.values()}
+    assert found == {"keplab.seed=7"}
+
+
 def test_options_go_to_every_process_and_arguments_to_those_they_are_for(started, tmp_path):
     data = tmp_path / "mesh"
     mesh = started(

@@ -1,8 +1,11 @@
 """When a process of a mesh begins again, and what is said of why it ended (P14)."""
 
+import os
+
 import pytest
 
 from services.runtime.child import Child
+from services.telemetry.otlp import resource_of
 
 
 def a_child(tmp_path, *, was_ready=True):
@@ -99,3 +102,30 @@ def test_its_last_error_is_of_its_last_life(tmp_path):
     child._log_start = child.log.stat().st_size
 
     assert "scheduler ended with exit code 70, internal error" == child.why(70)
+
+
+def test_what_it_traces_names_the_run_beside_what_the_environment_says_of_it(tmp_path):
+    resource = {"keplab.scenario": "a, b=c", "keplab.seed": "7"}
+    child = Child("scheduler", [], tmp_path / "scheduler.log", tmp_path / "scheduler.ready", resource)
+    environ = {"OTEL_RESOURCE_ATTRIBUTES": "k8s.cluster.name=lab,keplab.seed=1", "KEPLAB_SET": "x", "PYTHONPATH": "/p"}
+
+    found = child.environment(environ)
+
+    assert found["OTEL_RESOURCE_ATTRIBUTES"] == (
+        "k8s.cluster.name=lab,keplab.seed=1,keplab.scenario=a%2C%20b%3Dc,keplab.seed=7"
+    )
+    assert "KEPLAB_SET" not in found
+    assert found["PYTHONPATH"].endswith(os.pathsep + "/p")
+    assert "OTEL_RESOURCE_ATTRIBUTES" not in a_child(tmp_path).environment({})
+    assert a_child(tmp_path).environment(environ)["OTEL_RESOURCE_ATTRIBUTES"] == environ["OTEL_RESOURCE_ATTRIBUTES"]
+
+
+def test_opentelemetry_reads_the_runs_attributes_and_not_those_they_replace(tmp_path, monkeypatch):
+    resource = {"keplab.scenario": "a, b=c", "keplab.seed": "7"}
+    child = Child("scheduler", [], tmp_path / "scheduler.log", tmp_path / "scheduler.ready", resource)
+    made = child.environment({"OTEL_RESOURCE_ATTRIBUTES": "keplab.seed=1"})
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", made["OTEL_RESOURCE_ATTRIBUTES"])
+
+    attributes = resource_of("scheduler", "scheduler").attributes
+
+    assert {key: attributes[key] for key in resource} == resource

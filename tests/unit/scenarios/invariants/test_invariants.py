@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.api.statehash import MODULUS, version_summand
 from services.api.switches import Switches
+from services.client.statehash import MODULUS, version_summand
 from services.scenarios.invariants import Auditor
 from services.scenarios.invariants.i14_requests import KEPT
 from services.telemetry.eventlog import Line
