@@ -112,7 +112,10 @@ _AT = {
     "Extra data": "after top-level value",
     "Invalid control character at": "in string literal",
     "Invalid \\escape": "in string escape code",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
 }
+_TRAILING_COMMA = "Illegal trailing comma"
+"""Of which Python 3.13 and later name the comma, where earlier ones and Go name what follows it."""
 
 
 def syntax_error(body: bytes) -> str:
@@ -121,6 +124,7 @@ def syntax_error(body: bytes) -> str:
         json.loads(body)
     except json.JSONDecodeError as error:
         at = error.pos
+        at += error.msg.startswith(_TRAILING_COMMA)
         rest = error.doc[at:].lstrip(" \t\r\n")
         if not rest or error.msg.startswith("Unterminated string"):
             return "unexpected end of JSON input"

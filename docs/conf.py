@@ -10,6 +10,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent / "_sphinx"), str(Path(__file__).parents[1])]
 
+from services.experiments.style import GRAPHICS  # noqa: E402
+
 project = "keplab"
 author = "the keplab authors"
 version = release = version_of("keplab")
@@ -33,10 +35,11 @@ html_css_files = ["keplab.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
+BRANDED = ("color-brand-primary", "color-brand-content")
 html_theme_options = {
     "sidebar_hide_name": False,
-    "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
-    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
+    "light_css_variables": dict.fromkeys(BRANDED, GRAPHICS["running"].light),
+    "dark_css_variables": dict.fromkeys(BRANDED, GRAPHICS["running"].dark),
 }
 pygments_style = "sas"
 highlight_language = "none"

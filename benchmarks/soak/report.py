@@ -12,12 +12,15 @@ import msgspec
 
 from benchmarks.soak.figures import FIGURES, Counts, Sample
 from benchmarks.soak.trend import Result, Trend, fit, judge
+from services.experiments.style import colour_of, of_svg
+from services.runtime.components import component_of
 
 RISING: Final = frozenset({"grows"})
 SETTLE_SHARE: Final = 0.25
 """The part of the warm-up for which a process that was restarted is left out."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 360, 150, 46, 14, 20
-COLOURS = ("#2b7a9e", "#c9a227", "#2f7d4f", "#8a4f9e", "#b4552d", "#6b7280", "#b3382c", "#3a6ea5", "#7a8f2b")
+DASHES: Final = ("", "6 3", "2 3", "9 3 2 3", "1 4")
+"""What keeps apart processes of one component, which have one colour."""
 HEADINGS = ("FIGURE", "OF", "MEAN", "SLOPE/h", "95 %", "LIMIT/h", "RESULT")
 
 
@@ -135,25 +138,36 @@ def _picture(samples: Sequence[Sample], warm_up_s: float) -> str:
     size = f"viewBox='0 0 {WIDTH + 150} {HEIGHT}' width='{WIDTH + 150}' height='{HEIGHT}'"
     shade = x(min(warm_up_s, end_s)) - LEFT
     parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' {size}>",
-        f"<rect x='{LEFT}' y='{TOP}' width='{shade:.1f}' height='{HEIGHT - TOP - BOTTOM}' fill='#8884' />",
+        f"<svg xmlns='http://www.w3.org/2000/svg' {size}><style>{' '.join(of_svg().split())}</style>",
+        f"<rect class='back' width='{WIDTH + 150}' height='{HEIGHT}' />",
+        (
+            f"<rect x='{LEFT}' y='{TOP}' width='{shade:.1f}' height='{HEIGHT - TOP - BOTTOM}' opacity='0.25' "
+            "style='fill:var(--other)' />"
+        ),
         *(_text(LEFT - 4, y(value) + 4, f"{value:,.4g}", "end") for value in (0.0, top)),
         _text(LEFT, HEIGHT - 6, "0 min", "start"),
         _text(x(end_s), HEIGHT - 6, f"{end_s / 60:.0f} min", "end"),
     ]
+    drawn: dict[str, int] = {}
     for place, of in enumerate(sorted({sample.of for sample in samples})):
-        colour = COLOURS[place % len(COLOURS)]
+        colour = colour_of(component_of(of))
+        number = drawn[colour] = drawn.get(colour, -1) + 1
+        look = (
+            f"style='stroke:{colour}' fill='none' stroke-width='1.2' stroke-dasharray='{DASHES[number % len(DASHES)]}'"
+        )
         lives: dict[int, list[str]] = {}
         for sample in samples:
             if sample.of == of:
                 lives.setdefault(sample.life, []).append(f"{x(sample.at_s):.1f},{y(sample.value):.1f}")
         for points in lives.values():
-            parts.append(f"<polyline points='{' '.join(points)}' fill='none' stroke='{colour}' stroke-width='1.2' />")
+            parts.append(f"<polyline points='{' '.join(points)}' {look} />")
         if of:
-            parts.append(_text(WIDTH + 4, TOP + 10 + 13 * place, of, "start", colour))
+            row = TOP + 10 + 13 * place
+            parts.append(f"<line x1='{WIDTH + 4}' x2='{WIDTH + 26}' y1='{row - 4}' y2='{row - 4}' {look} />")
+            parts.append(_text(WIDTH + 30, row, of, "start"))
     return "".join([*parts, "</svg>"])
 
 
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#6b7280") -> str:
-    place = f"x='{x:.1f}' y='{y:.1f}' font-size='10' text-anchor='{anchor}' fill='{colour}'"
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'"
     return f"<text {place}>{escape(text)}</text>"

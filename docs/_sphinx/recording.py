@@ -10,6 +10,8 @@ import sys
 from html import escape
 from pathlib import Path
 
+from services.experiments.style import of_svg
+
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"
 COLUMNS, ROWS = 120, 28
@@ -24,19 +26,17 @@ COMMANDS = (
 CELL, LINE, PAD = 7.8, 17, 14
 TYPED_S, PRINTED_S, READ_S = 0.03, 0.06, 4.0
 """A character that is typed, a line that is printed, the pause after a command."""
-STYLE = """
-  rect.paper { fill: #FBFAF7; stroke: #D5D2CA } text { fill: #1F2328; white-space: pre;
+STYLE = of_svg("""\
+  .back { stroke: var(--line) } text { fill: var(--ink); white-space: pre;
     font: 13px ui-monospace, "Cascadia Mono", "DejaVu Sans Mono", monospace }
-  .prompt { fill: #0072B2; font-weight: 600 } .good { fill: #0072B2 }
-  @media (prefers-color-scheme: dark) {
-    rect.paper { fill: #16191D; stroke: #33383F } text { fill: #E6E6E3 } .prompt, .good { fill: #56B4E9 } }
+  .prompt { fill: var(--running); font-weight: 600 } .good { fill: var(--running) }
   @keyframes come { from { visibility: hidden } to { visibility: visible } }
   @keyframes go { from { opacity: 1 } to { opacity: 0 } }
   .line { animation: come 1ms both } .scene { animation: go 1ms both }
   .scene:last-child { animation: none }
   @media (prefers-reduced-motion: reduce) {
     .line { animation: none } .scene { animation: none; opacity: 0 } .scene:last-child { opacity: 1 } }
-"""
+""")
 
 
 def printed(command: str) -> list[str]:
@@ -64,7 +64,7 @@ def picture(scenes: list[tuple[str, list[str]]]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
         f'aria-label="A terminal: {label}"><style>{STYLE}</style>'
-        f'<rect class="paper" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>'
+        f'<rect class="back" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>'
         f"<g>{''.join(parts)}</g></svg>\n"
     )
 

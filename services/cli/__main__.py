@@ -17,7 +17,7 @@ import click
 
 from services.api.switches import SwitchError
 from services.cli.command_table import SECTIONS
-from services.cli.groups import WIDTH_MAX, TableGroup
+from services.cli.groups import WIDTH_MAX, TableGroup, option_refused
 from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.runtime.config import MeshError
 
@@ -89,6 +89,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = cli.main(args=words, prog_name="keplab", standalone_mode=False, color=color)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
+        return EXIT_USAGE
+    except click.NoSuchOption as error:
+        option_refused(error).show()
         return EXIT_USAGE
     except click.ClickException as error:
         error.show()

@@ -113,7 +113,15 @@ def first_line(command: click.Command) -> str:
     return lines[0].removesuffix(".") if lines else ""
 
 
+def option_refused(error: click.NoSuchOption) -> click.UsageError:
+    """Return the error of an option that is none, in the words of a command that is none."""
+    return click.UsageError(_refused("option", error.option_name, error.possibilities or ()), error.ctx)
+
+
 def _refuse(name: str, known: Sequence[str], ctx: click.Context) -> NoReturn:
     begun = [each for each in known if len(name) > 1 and each.startswith(name)]
-    close = begun or difflib.get_close_matches(name, known, cutoff=SIMILAR)
-    ctx.fail(f"no such command {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+    ctx.fail(_refused("command", name, begun or difflib.get_close_matches(name, known, cutoff=SIMILAR)))
+
+
+def _refused(kind: str, name: str, close: Sequence[str]) -> str:
+    return f"no such {kind} {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")

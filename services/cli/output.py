@@ -13,7 +13,7 @@ import msgspec
 from services.api.idle_switches import remarks
 from services.api.switches import Switches
 from services.cli import completing
-from services.cli.tables import fitted, plain
+from services.cli.tables import block, fitted, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,4 +110,11 @@ def print_table(
             click.echo(line)
         return
     for line, is_heading in fitted(columns, cells, is_text, terminal_width(), spare):
+        click.echo(click.style(line, bold=True) if is_heading else line)
+
+
+def print_block(heading: str, entries: Sequence[tuple[str, str]]) -> None:
+    """Print one thing whole: its name, and below it a line an entry; on a terminal wrapped between words."""
+    width = terminal_width() if sys.stdout.isatty() else sys.maxsize
+    for line, is_heading in block(heading, entries, width):
         click.echo(click.style(line, bold=True) if is_heading else line)

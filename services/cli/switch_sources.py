@@ -43,6 +43,11 @@ class Reference:
         """Return it as a person opens it."""
         return self.url or f"{self.page} {', '.join(self.places)}"
 
+    def document(self) -> dict[str, str]:
+        """Return it as an element of a JSON document: what it is, and its address; a page's is its path in this
+        repository."""
+        return {"text": str(self).partition("://")[2] or str(self), "url": self.url or self.page}
+
 
 def references(source: str) -> tuple[Reference, ...]:
     """Return what a source names, in its order; after a page about a KEP, the KEP itself."""

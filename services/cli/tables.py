@@ -104,16 +104,22 @@ def _aligned(
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, bool]]:
     """Return a block a row: its first cell, and below it the others that are not empty, each under its heading."""
-    labels = max(map(len, columns[1:]), default=0)
     found: list[tuple[str, bool]] = []
     for row in rows:
-        found += [(row[0], True), *((line, False) for line in _entries(columns, row, labels, width)), ("", False)]
+        found += [*block(row[0], list(zip(columns[1:], row[1:], strict=True)), width), ("", False)]
     return found[:-1]
 
 
-def _entries(columns: Sequence[str], row: Sequence[str], labels: int, width: int) -> list[str]:
+def block(heading: str, entries: Sequence[tuple[str, str]], width: int) -> list[tuple[str, bool]]:
+    """Return a heading, and below it the entries that are not empty, each under its name; with whether a line is a
+    heading."""
+    return [(heading, True), *((line, False) for line in _entries(entries, width))]
+
+
+def _entries(entries: Sequence[tuple[str, str]], width: int) -> list[str]:
+    labels = max((len(name) for name, _ in entries), default=0)
     found: list[str] = []
-    for name, cell in zip(columns[1:], row[1:], strict=True):
+    for name, cell in entries:
         first = f"  {name.ljust(labels)}{GAP}"
         if not cell:
             continue

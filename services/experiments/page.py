@@ -32,7 +32,6 @@ _STYLE: Final = """
 .note, .where { color: var(--soft); font-size: .9rem; max-width: 62rem; } .where dt { float: left; clear: left;
   width: 11rem; } .where dd { margin: 0 0 .15rem 11.5rem; overflow-wrap: anywhere; }
 .range, .seeds { color: var(--soft); white-space: nowrap; } .seeds { text-align: left; }
-.number { white-space: nowrap; }
 .cards svg { max-width: none; } .seed { fill: var(--soft); opacity: .5; }
 .median { stroke: var(--ink); stroke-width: 2; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; } summary { cursor: pointer; }
@@ -133,7 +132,11 @@ def _figure(made: Comparison, measure: Measure, *, has_strips: bool) -> str:
 def _text(text: str) -> str:
     """Return a figure, its range set off."""
     value, bracket, rest = text.partition(" [")
-    return f"<span>{escape(value)}" + (f" <span class=range>[{escape(rest)}</span>" if bracket else "") + "</span>"
+    return (
+        f"<span>{escape(value.rstrip()).replace(' ', '&nbsp;')}"
+        + (f" <span class=range>[{escape(rest)}</span>" if bracket else "")
+        + "</span>"
+    )
 
 
 def _folded(made: Comparison) -> list[str]:

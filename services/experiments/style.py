@@ -45,6 +45,22 @@ def variables(*, is_dark: bool) -> str:
     return " ".join(f"--{name}: {colour.dark if is_dark else colour.light};" for name, colour in colours.items())
 
 
+def of_svg(more: str = "") -> str:
+    """Return the style of an SVG that stands by itself and follows the scheme that its viewer prefers. `more`: rules of
+    this picture alone."""
+    return (
+        f"svg {{ {variables(is_dark=False)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ svg {{ {variables(is_dark=True)} }} }}\n"
+        "text { font: 11px system-ui, sans-serif; fill: var(--soft); } .back { fill: var(--paper); }\n"
+        f".axis {{ stroke: var(--line); }} .name, .head {{ fill: var(--ink); }} .head {{ font-weight: 600; }}\n{more}"
+    )
+
+
+def colour_of(component: str) -> str:
+    """Return the colour of a component, by its service's name, as CSS."""
+    return f"var(--{component if component in COMPONENTS else 'other'})"
+
+
 STYLE: Final = f"""
 :root {{ color-scheme: light dark; {variables(is_dark=False)} }}
 @media (prefers-color-scheme: dark) {{ @media screen {{ :root {{ {variables(is_dark=True)} }} }} }}

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from services.experiments.figures import NOTHING, Scale, scale_of
 from services.experiments.statistics import Paired, Spread
 
 GROUPS_MAX: Final = 12
+APART: Final = "where they part"
 
 
 def scale_for(measure: Measure) -> Scale:
@@ -72,25 +74,25 @@ def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
     empty = [m for m in made.measures if m.state == "empty"]
     found = []
     if equal:
-        texts = [", ".join(others)] if others else []
-        texts += [f"{len(zero)} are 0" if is_short else f"0: {', '.join(m.label for m in zero)}"] if zero else []
+        texts = ["; ".join(others)] if others else []
+        texts += [f"{len(zero)} are 0" if is_short else f"0: {'; '.join(m.label for m in zero)}"] if zero else []
         found.append(
             f"{len(equal)} {'measure does' if len(equal) == 1 else 'measures do'} not differ: {'; '.join(texts)}."
         )
     if empty:
-        named = "" if is_short else f": {', '.join(m.label for m in empty)}"
+        named = "" if is_short else f": {'; '.join(m.label for m in empty)}"
         found.append(f"{len(empty)} {'measure has' if len(empty) == 1 else 'measures have'} no value{named}.")
     return found
 
 
-def table(made: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of what differs: the arms as columns, then a difference for each but the
-    first."""
+def table(made: Comparison, measures: Sequence[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of what differs, or of those `measures`: the arms as columns, then a difference
+    for each but the first."""
     heading = ["", *(arm.name for arm in made.arms)]
     for arm in made.arms[1:]:
         heading += [f"{arm.name} − {made.arms[0].name}", "seeds"]
     rows = []
-    for measure in made.differing():
+    for measure in made.differing() if measures is None else measures:
         scale = scale_for(measure)
         row = [measure.label]
         for arm, own in zip(made.arms, measure.arms, strict=True):
@@ -162,9 +164,7 @@ def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
     revision = p.revision or f"none, version {p.version}"
     load = "" if p.load_1min is None else f", load {p.load_1min:.2f} at the start"
     shared = [f"{row.name}={row.values[0]}" for row in made.switches if not row.differs]
-    apart = (
-        [("where they part", _diff_command(made))] if len(made.arms) == 2 and made.is_simulated and made.seeds else []
-    )
+    apart = [(APART, _diff_command(made))] if len(made.arms) == 2 and made.is_simulated and made.seeds else []
     return [
         ("revision", f"{revision}{' with changes that are not committed' if p.is_dirty else ''} (keplab {p.version})"),
         ("scenario", f"{p.scenario_path}, SHA-256 {p.scenario_sha256[:16]}"),
@@ -222,44 +222,56 @@ def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def markdown(made: Comparison) -> str:
-    """Return what is pasted into a pull request: GitHub's markdown, details folded."""
-    heading, rows = table(made)
+    """Return what is pasted into a pull request: GitHub's markdown; what differs without a direction, and details, are
+    folded."""
+    differing = made.differing()
+    unclear = [measure for measure in differing if _is_unclear(measure)]
+    if len(unclear) == len(differing):
+        unclear = []
     title = made.title or made.scenario
     parts = [f"### {_md(title)}", f"**{_md(made.result)}**"]
-    if rows:
-        parts.append(_md_table(heading, rows))
+    if differing:
+        parts.append(_md_table(*table(made, [measure for measure in differing if measure not in unclear])))
     if len(made.seeds) > 1:
         parts.append(
             "Medians over seeds with [quartiles]; differences are taken seed by seed, their median with a 95 % "
             "bootstrap interval (with fewer than 6 seeds: lowest and highest)."
         )
+    if unclear:
+        parts.append(_details("Measures that differ without a clear direction", _md_table(*table(made, unclear))))
     details = folded(made)
     if details:
         summary = "Measures that are equal in all arms, or empty" if len(made.arms) > 1 else "Measures without a value"
         parts.append(_details(summary, "\n".join(f"- {_md(line)}" for line in details)))
     if switches := switch_rows(made):
-        parts.append(_details("Switches", _md_table(["switch", "default", *(arm.name for arm in made.arms)], switches)))
+        names = ["switch", "default", *(arm.name for arm in made.arms)]
+        parts.append(_details("Switches", _md_table(names, switches, align="---")))
     if (pods := pods_lines(made)) and made.difference_count:
-        parts.append(_details("Pod by pod", "\n".join([_md(pods[0]), "", *(f"- {_md(line)}" for line in pods[1:])])))
+        parts.append(_details("Pod by pod", "\n".join([_md(pods[0]), "", *(f"- {_names(line)}" for line in pods[1:])])))
     if wrong := problems(made):
-        parts.append(_details("What went wrong", "\n".join(f"- {_md(line)}" for line in wrong[:50])))
-    where = "\n".join(f"- {name}: {_md(what)}" for name, what in provenance_lines(made))
-    parts.append(_details("Where this comes from", f"{where}\n\n```\n{made.provenance.command}\n```"))
+        parts.append(_details("What went wrong", "\n".join(f"- {_names(line)}" for line in wrong[:50])))
+    where = [f"- {name}: {_code(what) if name == APART else _md(what)}" for name, what in provenance_lines(made)]
+    parts.append(_details("Where this comes from", "\n".join(where)))
+    parts.append(f"```sh\n{made.provenance.command}\n```")
     p = made.provenance
     revision = f"keplab {p.revision[:12] or p.version}{' + changes' if p.is_dirty else ''}"
     parts.append(
-        f"<sub>{revision} · {made.mode} · {len(made.seeds)} {'seed' if len(made.seeds) == 1 else 'seeds'} an arm · "
-        f"<code>{_md(p.command)}</code></sub>"
+        f"<sub>{_md(revision)} · {made.mode} · {len(made.seeds)} {'seed' if len(made.seeds) == 1 else 'seeds'} an arm"
+        f" · {_md(p.scenario_path)}, SHA-256 {p.scenario_sha256[:16]}</sub>"
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _is_unclear(measure: Measure) -> bool:
+    return bool(measure.differences) and all(each.seeds and not each.is_clear for each in measure.differences)
 
 
 def _details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def _md_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(_md(cell) for cell in heading)} |", f"|---|{'---:|' * (len(heading) - 1)}"]
+def _md_table(heading: Sequence[str], rows: Sequence[Sequence[str]], align: str = "---:") -> str:
+    lines = [f"| {' | '.join(_md(cell) for cell in heading)} |", f"|---|{f'{align}|' * (len(heading) - 1)}"]
     lines += [f"| {' | '.join(_md(cell) for cell in row)} |" for row in rows]
     return "\n".join(lines)
 
@@ -277,6 +289,15 @@ def _md(text: str) -> str:
     ):
         text = text.replace(sign, instead)
     return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    return f"<code>{_md(text)}</code>"
+
+
+def _names(text: str) -> str:
+    """Return text as `_md`; what would be a link to somebody's issue, as the pod `job/small#1` would, is code."""
+    return re.sub(r"[^\s(]+#\d+", lambda found: f"<code>{found[0]}</code>", _md(text))
 
 
 def csv_rows(made: Comparison) -> str:

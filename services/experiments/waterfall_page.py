@@ -7,17 +7,11 @@ from a cluster, so all of them are escaped.
 from html import escape
 
 from services.experiments.axis import ticks
-from services.experiments.style import COMPONENTS, head, variables
+from services.experiments.style import colour_of, head, of_svg
 from services.scenarios.traces.waterfall import Row, Waterfall, label
 
 _WIDTH, _NAMES, _RIGHT, _TOP, _LINE = 1180, 430, 110, 46, 20
-_STYLE = f"""
-svg {{ {variables(is_dark=False)} }}
-@media (prefers-color-scheme: dark) {{ svg {{ {variables(is_dark=True)} }} }}
-text {{ font: 11px system-ui, sans-serif; fill: var(--soft); }} .name {{ fill: var(--ink); }}
-.axis {{ stroke: var(--line); }} .back {{ fill: var(--paper); }} .cut {{ stroke: var(--paper); stroke-width: 0.5; }}
-.head {{ font-weight: 600; font-size: 13px; fill: var(--ink); }}
-"""
+_STYLE = of_svg(".cut { stroke: var(--paper); stroke-width: 0.5; } .head { font-size: 13px; }")
 
 
 def svg_picture(fall: Waterfall) -> str:
@@ -63,10 +57,6 @@ def _heading(fall: Waterfall) -> str:
     return f"pod {fall.pod.name}: {end} after {fall.total_ms:.3f} ms"
 
 
-def _colour(service: str) -> str:
-    return f"var(--{service if service in COMPONENTS else 'other'})"
-
-
 def _x(fall: Waterfall, at_ns: int) -> float:
     whole = max(fall.end_ns - fall.begin_ns, 1)
     return _NAMES + (_WIDTH - _NAMES - _RIGHT) * min(1.0, max(0.0, (at_ns - fall.begin_ns) / whole))
@@ -85,7 +75,7 @@ def _axis(fall: Waterfall, height: int) -> list[str]:
 def _bar(fall: Waterfall, row: Row, y: int) -> str:
     span = row.span
     left, right = _x(fall, span.start_ns), _x(fall, span.end_ns)
-    colour, strength = _colour(span.service), "1" if row.is_critical else "0.4"
+    colour, strength, name_class = colour_of(span.service), "1" if row.is_critical else "0.4", "name" * row.is_critical
     name = label(span)
     width = max(12, (_NAMES - 16 - 12 * row.depth) // 6)
     shown = name if len(name) <= width else name[: width - 1] + "…"
@@ -93,9 +83,9 @@ def _bar(fall: Waterfall, row: Row, y: int) -> str:
     tip = f"{name}: from {start:.3f} ms, {length:.3f} ms{' · ' + span.error if span.error else ''}"
     return (
         f"<g><title>{escape(tip)}</title>"
-        f"<text class='name' x='{8 + 12 * row.depth}' y='{y + 13}' opacity='{strength}'>{escape(shown)}</text>"
+        f"<text class='{name_class}' x='{8 + 12 * row.depth}' y='{y + 13}'>{escape(shown)}</text>"
         f"<rect x='{left:.1f}' y='{y + 4}' width='{max(right - left, 1.5):.1f}' height='{_LINE - 8}' rx='2' "
-        f"style='fill:{colour}' opacity='{strength}' />"
+        f"style='fill:{colour};stroke:{colour}' fill-opacity='{strength}' />"
         f"<text x='{_WIDTH - 8}' y='{y + 13}' text-anchor='end'>{length:.2f} ms</text></g>"
     )
 
@@ -104,7 +94,7 @@ def _path(fall: Waterfall, y: int) -> list[str]:
     parts = [f"<text class='name' x='8' y='{y + 13}'>critical path</text>"]
     for piece in fall.critical_path:
         left, right = _x(fall, piece.start_ns), _x(fall, piece.end_ns)
-        colour = _colour(piece.what.partition(":")[0])
+        colour = colour_of(piece.what.partition(":")[0])
         parts.append(
             f"<g><title>{escape(piece.what)}: {piece.ms:.3f} ms</title><rect x='{left:.1f}' y='{y}' "
             f"width='{max(right - left, 0.5):.1f}' height='{_LINE - 4}' class='cut' "

@@ -1,34 +1,23 @@
 """The sequence diagram as an SVG that stands by itself. Pure.
 
 Rows are steps, not time: what happens within a millisecond is as legible as what takes a second. A message that was
-held back falls, in red, from where it was sent to where it arrived; everything it crosses has overtaken it.
+held back falls, dashed, from where it was sent to where it arrived; everything it crosses has overtaken it.
 """
 
 from collections.abc import Sequence
 from html import escape
 
-from services.explore.deliveries import RUNNER, titled
+from services.experiments.style import colour_of, of_svg
+from services.explore.deliveries import titled
 from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
 from services.runtime.components import component_of
 
-_COLOURS = {
-    "apiserver": "#2b7a9e",
-    "scheduler": "#c9a227",
-    "kubelet": "#2f7d4f",
-    "controllers": "#8a4f9e",
-    "claim-controller": "#b4552d",
-}
-_OTHER, _HELD = "#6b7280", "#b3382c"
 _LEFT, _COLUMN, _TOP, _ROW, _RIGHT = 100, 240, 84, 26, 190
-_STYLE = """
-text { font: 11px system-ui, sans-serif; fill: #4b5563; } .back { fill: #fbfaf7; } .life { stroke: #d8d4c8; }
-.head { font-weight: 600; font-size: 14px; fill: #1c2430; } .who { font-weight: 600; font-size: 12px; }
-.way { stroke: #6b7280; fill: none; } .held { stroke: #b3382c; fill: none; stroke-width: 1.8; stroke-dasharray: 6 3; }
-.late { fill: #b3382c; font-weight: 600; } .note { fill: #1c2430; } .halo { stroke: #fbfaf7; stroke-width: 4; }
-@media (prefers-color-scheme: dark) { .back { fill: #16191d; } .life { stroke: #3a3f46; } text { fill: #9aa0a8; }
-  .head, .note { fill: #e7e5df; } .way { stroke: #9aa0a8; } .late { fill: #e5786b; } .held { stroke: #e5786b; }
-  .halo { stroke: #16191d; } }
-"""
+_STYLE = of_svg(
+    ".head { font-size: 14px; } .who { font-size: 12px; } .who, .late { font-weight: 600; fill: var(--ink); }\n"
+    ".way { stroke: var(--other); fill: none; } .held { stroke: var(--failed); fill: none; stroke-width: 1.8; "
+    "stroke-dasharray: 6 3; }\n.halo { stroke: var(--paper); stroke-width: 4; }\n"
+)
 _TIP = (
     "<marker id='tip' viewBox='0 0 8 8' refX='7.5' refY='4' markerWidth='8' markerHeight='8' orient='auto'>"
     "<path d='M0 0.5 L8 4 L0 7.5 z' fill='context-stroke' /></marker>"
@@ -51,10 +40,10 @@ def svg_diagram(steps: Sequence[Step], title: str, about: str = "") -> str:
         f"<text class='head' x='16' y='24'>{escape(title)}</text><text x='16' y='42'>{escape(about)}</text>",
     ]
     for name, x in x_of.items():
-        parts.append(f"<line class='life' x1='{x}' x2='{x}' y1='{_TOP - 8}' y2='{height - 14}' />")
+        parts.append(f"<line class='axis' x1='{x}' x2='{x}' y1='{_TOP - 8}' y2='{height - 14}' />")
         parts.append(
-            f"<text class='who' x='{x}' y='{_TOP - 16}' text-anchor='middle' style='fill:{_colour(name)}'>"
-            f"{escape(titled(name))}</text>"
+            f"<rect x='{x - 30}' y='{_TOP - 11}' width='60' height='3' rx='1.5' style='fill:{_colour(name)}' />"
+            f"<text class='who' x='{x}' y='{_TOP - 16}' text-anchor='middle'>{escape(titled(name))}</text>"
         )
     lines, words = _rows(steps, x_of)
     return "\n".join([*parts, *lines, *words, "</svg>", ""])
@@ -75,7 +64,7 @@ def _rows(steps: Sequence[Step], x_of: dict[str, int]) -> tuple[list[str], list[
 
 
 def _colour(name: str) -> str:
-    return _OTHER if name == RUNNER else _COLOURS.get(component_of(name), _OTHER)
+    return colour_of(component_of(name))
 
 
 def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, str], int]) -> tuple[str, str]:
@@ -85,7 +74,7 @@ def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, st
     if step.kind == SENT:
         sent[key] = y
         side, anchor = (-8, "end") if to > x else (8, "start")
-        return _dot(x, y, _HELD), _words(x + side, y + 4, f"sends {step.text}", "late", anchor)
+        return _dot(x, y, "var(--failed)"), _words(x + side, y + 4, f"sends {step.text}", "late", anchor)
     if step.kind == ARRIVED:
         # Beyond the tip, where its own line does not cross the words.
         side, anchor = (8, "start") if to > x else (-8, "end")
@@ -95,7 +84,7 @@ def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, st
         return _arrow("way", x, y, to, y), _words((x + to) / 2, y - 4, step.text, "", "middle")
     if step.kind == BROKE:
         return "", _words(_LEFT, y + 4, f"✗ {step.text}", "late", "start")
-    return _dot(x, y, _colour(step.source) if step.source else _OTHER), _words(x + 8, y + 4, step.text, "note", "start")
+    return _dot(x, y, _colour(step.source)), _words(x + 8, y + 4, step.text, "name", "start")
 
 
 def _arrow(style: str, x1: int, y1: int, x2: int, y2: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
-from services.runtime.kernel import ShortFolder
+from services.telemetry.kernel import ShortFolder
 
 CONTROL_SOCKET = "supervisor.sock"
 REQUEST_BYTES_MAX = 64 * 1024

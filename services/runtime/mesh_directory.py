@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
-from services.runtime import kernel
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
+from services.telemetry import kernel
 from services.telemetry.pieces import make_private
 
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02

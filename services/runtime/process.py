@@ -29,7 +29,6 @@ from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
 from services.client.traced import TracedTransport
-from services.runtime import kernel
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
@@ -56,7 +55,7 @@ from services.runtime.real import (
 )
 from services.runtime.unix_sockets import UnixSockets
 from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
-from services.telemetry import logs
+from services.telemetry import kernel, logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.pieces import PASSING
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from services.api.wire import Api
 from services.runtime.config import EXIT_OK, PARENT_VARIABLE, StartError
-from services.runtime.kernel import end_with_parent
+from services.telemetry.kernel import end_with_parent
 from services.telemetry.pieces import make_private
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from services.api.local_rpc import TRACEPARENT, LocalService, RpcError, Streaming, Unary, caller_traceparent
-from services.runtime.kernel import ShortFolder
+from services.telemetry.kernel import ShortFolder
 
 PATH_MAX_BYTES = 107
 STOP_GRACE_S = 0.2

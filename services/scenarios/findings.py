@@ -41,7 +41,7 @@ def read_findings(text: str) -> Findings:
 def findings_of(folder: Path) -> Findings:
     """Return what a folder's README.md says; nothing if it has none."""
     page = folder / "README.md"
-    return read_findings(page.read_text()) if page.is_file() else Findings()
+    return read_findings(page.read_text(encoding="utf-8")) if page.is_file() else Findings()
 
 
 def finding_of_scenario(path: Path) -> str:

@@ -99,7 +99,8 @@ async def run_scenario(
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat."""
+    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat.
+    Raises: what `progress` raises, which ends the run; a note says when."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
@@ -111,7 +112,9 @@ async def run_scenario(
     context = ScenarioContext(mesh, client, observer, scenario)
     current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
-    pulse = asyncio.create_task(_pulse(observer, current, progress))
+    own_task = asyncio.current_task()
+    assert own_task is not None
+    pulse = asyncio.create_task(_pulse(observer, current, progress, ends=own_task))
     disturbance: asyncio.Future[None] | None = None
     monitors: list[_Monitor] = []
     finished = asyncio.Event()
@@ -127,6 +130,10 @@ async def run_scenario(
         if disturbance is not None:
             current[0] = "(waiting for rest)"
             await disturbance
+    except asyncio.CancelledError:
+        if not pulse.done():
+            raise
+        own_task.uncancel()
     except TimeoutError:
         run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
     except _StepFailed as error:
@@ -146,8 +153,12 @@ async def run_scenario(
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await mesh.stop()
-    if not pulse.cancelled():
-        pulse.result()  # raises what ended it: without samples, half of what the run shows would be missing
+    if not pulse.cancelled() and (failure := pulse.exception()) is not None:
+        # Without samples, half of what the run shows would be missing.
+        failure.add_note(
+            f"{scenario.path}: the run ended {run.ended_s:.3f} s after its start, when it was shown at: {current[0]}"
+        )
+        raise failure
     return run
 
 
@@ -213,9 +224,16 @@ async def _within(observer: Observer, expectation: Expectation, limit_s: float) 
     return holds, seen
 
 
-async def _pulse(observer: Observer, current: list[str], progress: Progress | None) -> None:
-    while True:
-        observer.history.sample(observer.now_s)
-        if progress is not None:
-            progress(observer, current[0])
-        await asyncio.sleep(SAMPLE_EVERY_S)
+async def _pulse(
+    observer: Observer, current: list[str], progress: Progress | None, *, ends: "asyncio.Task[object]"
+) -> None:
+    """Sample and show the run until it is cancelled; what is raised meanwhile cancels `ends`."""
+    try:
+        while True:
+            observer.history.sample(observer.now_s)
+            if progress is not None:
+                progress(observer, current[0])
+            await asyncio.sleep(SAMPLE_EVERY_S)
+    except Exception:
+        ends.cancel()
+        raise

@@ -7,6 +7,7 @@ import click
 
 from services.cli.output import fail, output_option, print_json, print_table
 from services.cli.scenario_files import FOLDER, below, shipped
+from services.scenarios.findings import finding_of_scenario
 
 
 @click.command(
@@ -24,17 +25,18 @@ def COMMAND(folder: Path | None, output: str) -> None:  # noqa: N802
     """List the scenarios below a folder.
 
     `keplab run` takes one by its path or by its file's name. Without --dir those below ./experiments are listed, or
-    where there is no such folder those that came with keplab.
+    where there is no such folder those that came with keplab. FINDING is what the folder's README.md says that a
+    scenario shows, or else what the whole folder found.
     """
     if folder is None:
         folder = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
     if not folder.is_dir():
         fail(f"there is no folder {folder}")
     try:
-        scenarios = list(below(folder))
+        scenarios = [(each, finding_of_scenario(Path(each.file))) for each in below(folder)]
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"a scenario below {folder} cannot be read: {error}")
+        fail(f"a scenario or README.md below {folder} cannot be read: {error}")
     if output == "json":
-        print_json([asdict(each) for each in scenarios])
+        print_json([asdict(each) | {"finding": finding} for each, finding in scenarios])
         return
-    print_table(["file", "scenario"], [(each.file, each.title) for each in scenarios])
+    print_table(("FILE", "SCENARIO", "FINDING"), [(each.file, each.title, finding) for each, finding in scenarios])

@@ -5,13 +5,15 @@ import click
 from services.api.release import FOLLOWED, RELEASES
 from services.api.switches import REGISTER, Switch
 from services.cli import completing
-from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
+from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_block, print_json, print_table
+from services.cli.switch_sources import references
 
 EPILOG = """\
 \b
 Examples:
   keplab switches
   keplab switches unbind
+  keplab switches unbind.fence
   keplab switches --release 1.35
   keplab switches -o json
 """
@@ -28,20 +30,24 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
     """List the switches: every choice between designs.
 
     Each has a default, a source and a scenario that shows it. What shows it is a scenario that compares its values:
-    `keplab run` it with and without `--set`. PATTERN keeps those whose name or meaning contains it. `--set
-    emulate.version=1.35` takes all defaults of that release; SINCE names the releases from which on a default is
-    another.
+    `keplab run` it with and without `--set`. PATTERN keeps those whose name or meaning contains it; a switch's whole
+    name shows that one in full. SOURCE is where the design can be read: a page of the repository with its section,
+    and the KEP. `--set emulate.version=1.35` takes all defaults of that release; SINCE names the releases from which
+    on a default is another.
     """
     wanted = pattern.lower()
-    found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
+    named = [s for s in REGISTER if wanted == s.name.lower()]
+    found = named or [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
     found = [s for s in found if s.by_release or not differing]
     if output == "json":
         print_json({"switches": [_document(s, release) for s in found]})
+    elif named and found:
+        print_block(*_block(found[0], release))
     elif found:
         print_table(
             ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
             [
-                (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, s.source, s.shown_by)
+                (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, _opened(s), s.shown_by)
                 for s in found
             ],
             spare=("SINCE", "SOURCE", "SHOWN BY"),
@@ -62,8 +68,30 @@ def _document(switch: Switch, release: str) -> dict[str, object]:
         "maximum": switch.maximum,
         "meaning": switch.meaning,
         "source": switch.source,
+        "references": [each.document() for each in references(switch.source)],
         "scenario": switch.shown_by,
     }
+
+
+def _block(switch: Switch, release: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return a switch's name, and everything about it, a line each."""
+    opened = [("OPEN", str(each)) for each in references(switch.source)]
+    return switch.name, [
+        ("MEANING", switch.meaning),
+        ("TYPE", switch.type),
+        ("VALUES", _values(switch)),
+        ("DEFAULT", _text(switch.default_in(release))),
+        *((f"IN {each}", _text(switch.default_in(each))) for each in RELEASES if switch.by_release),
+        ("SOURCE", switch.source),
+        *opened,
+        ("SHOWN BY", switch.shown_by),
+    ]
+
+
+def _opened(switch: Switch) -> str:
+    """Return where the source can be opened, with what is one long address as the source names it."""
+    found = [each for each in references(switch.source) if not each.url.startswith("https://github.com/")]
+    return ", ".join(each.document()["text"] for each in found) or switch.source
 
 
 def _since(switch: Switch) -> str:

@@ -12,12 +12,12 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime import kernel
 from services.runtime.config import MeshError
 from services.runtime.machine import LATE_SUFFIX, READ_AGAIN, LateRequest, MachineFaults, Strike
 from services.runtime.real import write_atomically
 from services.runtime.supervisor import Supervisor
 from services.scenarios.mesh import Site
+from services.telemetry import kernel
 
 LOOK_S = 0.005
 LOOK_FOR_LATE_S = 0.05

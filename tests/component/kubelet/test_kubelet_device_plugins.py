@@ -284,7 +284,7 @@ def test_after_a_restart_plugins_register_again_and_the_node_offers_none_until_t
         await shows(w, 0)
         shown = await node_status(w)
         took_s = await shows(w, 3, limit_s=15)
-        return shown, took_s, gpus.process.metrics()["device_plugin_registrations_total"]
+        return shown, took_s, gpus.process.metrics()["keplab_device_plugin_registrations_total"]
 
     shown, took_s, registrations = simulate(scenario, nodes=(NODE,))
 

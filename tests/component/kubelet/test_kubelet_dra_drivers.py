@@ -376,6 +376,6 @@ def test_a_driver_counts_its_failures_and_the_kubelet_asks_again(simulate, setti
     pod, (early, late) = simulate(scenario, nodes=[node])
 
     assert pod is not None, "neither started nor gone"
-    assert 1 <= early["dra_driver_failures_total"] < late["dra_driver_failures_total"]
-    assert late["dra_driver_calls_total"] - late["dra_driver_failures_total"] == runs
-    assert late["dra_driver_claims_prepared"] == runs
+    assert 1 <= early["keplab_dra_driver_failures_total"] < late["keplab_dra_driver_failures_total"]
+    assert late["keplab_dra_driver_calls_total"] - late["keplab_dra_driver_failures_total"] == runs
+    assert late["keplab_dra_driver_claims_prepared"] == runs

@@ -130,6 +130,7 @@ def test_kubelet_10_what_managers_decide_is_counted(simulate):
         "topology_manager_admission_errors_total": 1,
         "topology_manager_admission_duration_ms_sum": 0,
         "topology_manager_admission_duration_ms_count": 2,
+        'topology_manager_admission_duration_ms_bucket{le="+Inf"}': 2,
         "cpu_manager_pinning_requests_total": 2,
         "cpu_manager_pinning_errors_total": 1,
         "cpu_manager_shared_pool_size_millicores": 6000,

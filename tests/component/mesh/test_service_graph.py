@@ -28,7 +28,7 @@ expect within 30s count pods phase=Running == 3
 
 @pytest.fixture(scope="module")
 def run():
-    result = simulate(parse_scenario(SCENARIO, "graph", frozenset(VERBS)), seed=3, traced=True)
+    result = simulate(parse_scenario(SCENARIO, "graph", VERBS), seed=3, traced=True)
     assert result.passed, (result.error, result.expectations)
     return result
 
@@ -100,7 +100,7 @@ def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run
 
 
 def test_tracing_changes_no_decision_and_the_same_seed_traces_the_same(run):
-    scenario = parse_scenario(SCENARIO, "graph", frozenset(VERBS))
+    scenario = parse_scenario(SCENARIO, "graph", VERBS)
 
     again, untraced = simulate(scenario, seed=3, traced=True), simulate(scenario, seed=3)
 

@@ -41,7 +41,7 @@ DIFFERING = {
     "gang.group_preemption": ("off", "off", "per-pod", "cluster"),
     "resize.feasibility": ("node", "node", "admission", "admission"),
 }  # fmt: skip
-PAGE = Path(__file__).parents[3] / "docs" / "releases.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "releases.md"
 
 
 def test_every_switch_in_which_releases_differ_is_listed():

@@ -84,6 +84,9 @@ def test_help_has_every_line_whole_and_breaks_no_name(capsys, monkeypatch, colum
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
+        (["compare", "--arms", "x"], "no such option '--arms'; did you mean --arm or --runs?"),
+        (["compre"], "no such command 'compre'; did you mean compare or component?"),
+        (["st"], "no such command 'st'; did you mean status or store?"),
         (["stats"], "status"),
         (["comprae"], "compare"),
         (["scen"], "scenarios"),
@@ -103,3 +106,5 @@ def test_what_is_mistyped_is_named_with_what_was_meant(capsys, typed, meant):
 def test_what_resembles_nothing_is_refused_without_a_suggestion(capsys):
     assert run(["frobnicate"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "Error: no such command 'frobnicate'"
+    assert run(["compare", "--frobnicate"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Error: no such option '--frobnicate'"

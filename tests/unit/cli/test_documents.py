@@ -35,6 +35,16 @@ def printed(capsys):
     return go
 
 
+def test_scenarios_have_what_their_folder_found(printed, scenario):
+    (scenario.parent / "README.md").write_text("# Pods\n\nFinding: a pod runs.\n")
+    code, documents = printed("scenarios", "--dir", scenario.parent)
+
+    assert code == 0
+    assert documents == [
+        {"file": str(scenario), "title": "A pod runs", "about": "", "switches": [], "finding": "a pod runs."}
+    ]
+
+
 RUN = {"scenario", "mode", "seed", "digest", "passed", "expectations", "violations", "virtual_s", "wall_s"}
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_no_name_or_default_of_a_switch_is_broken(terminal, columns):
         assert switch.name in whole
         assert set(str(switch.default).replace("True", "true").replace("False", "false").split()) <= whole
         assert set(switch.meaning.split()) <= whole
+    assert [] == [line for line in shown if len(line) > columns and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_no_file_of_a_scenario_is_broken(terminal, columns):
+    shown = terminal(columns, lambda: run(["scenarios", "--dir", "experiments/gangs"]))
+    shown = ANSI.sub("", shown).splitlines()
+
+    assert {str(path) for path in Path("experiments/gangs").glob("*.txt")} <= set(words(shown))
     assert [] == [line for line in shown if len(line) > columns and len(line.split()) > 1]
 
 

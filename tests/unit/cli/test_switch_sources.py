@@ -1,7 +1,10 @@
 """What a switch cites can be opened."""
 
+import json
+
 import pytest
 
+from services.cli.__main__ import run
 from services.cli.switch_sources import references
 
 
@@ -26,3 +29,32 @@ from services.cli.switch_sources import references
 )
 def test_a_source_names_pages_and_addresses(source, shown):
     assert shown == [str(each) for each in references(source)]
+
+
+def test_the_document_has_text_and_address_of_each_reference(capsys):
+    run(["switches", "resize.feasibility", "-o", "json"])
+    (switch,) = json.loads(capsys.readouterr().out)["switches"]
+
+    assert switch["references"] == [
+        {"text": "docs/spec/kep-1287-in-place-resize.md 3.2", "url": "docs/spec/kep-1287-in-place-resize.md"},
+        {"text": "kep.k8s.io/1287", "url": "https://kep.k8s.io/1287"},
+    ]
+
+
+def test_a_whole_name_shows_one_switch_with_all_addresses(capsys):
+    run(["switches", "Emulate.version"])
+    shown = capsys.readouterr().out.splitlines()
+
+    assert shown[0] == "emulate.version"
+    assert shown[-2].split() == [
+        "OPEN",
+        "https://github.com/kubernetes/kubernetes/blob/release-1.36/pkg/features/kube_features.go",
+    ]
+
+
+def test_part_of_a_name_lists_those_that_have_it_with_their_pages(capsys):
+    run(["switches", "resize.feasib"])
+    heads, row = capsys.readouterr().out.splitlines()
+
+    assert heads.split()[0] == "NAME"
+    assert "docs/spec/kep-1287-in-place-resize.md 3.2, kep.k8s.io/1287" in row

@@ -25,9 +25,9 @@ def a_span(number, name, start, end, *, parent=0, service="apiserver", **attribu
 
 
 SPANS = [
-    a_span(1, "mesh.v1.ApiServer/Create", 0, 2, resource="pods", k8s__pod__phase="Pending"),
+    a_span(1, "mesh.v1.ApiServer/Create", 0, 2, keplab__resource="pods", k8s__pod__status__phase="Pending"),
     a_span(2, "schedule pod", 2, 8, parent=1, service="scheduler"),
-    a_span(3, "mesh.v1.ApiServer/Patch", 8, 10, parent=2, resource="pods", k8s__pod__phase="Running"),
+    a_span(3, "mesh.v1.ApiServer/Patch", 8, 10, parent=2, keplab__resource="pods", k8s__pod__status__phase="Running"),
 ]
 
 

@@ -111,6 +111,36 @@ def test_markdown_cannot_be_broken_by_names():
     assert "we\\|ird" in rows[2]
 
 
+def test_markdown_shows_what_has_a_direction_and_folds_the_rest():
+    runs = [
+        a_run(arm, seed, {}, pods_failed=failed + seed, victims=float(victims))
+        for arm, failed, swing in (("fail", 5.0, (0, 1)), ("unbind", 1.0, (1, 0)))
+        for seed, victims in enumerate(swing)
+    ]
+    table, _, rest = markdown(compared(runs)).partition("<details>")
+
+    assert "| Pods failed |" in table
+    assert "Victims of preemption" not in table
+    assert "| Victims of preemption |" in rest.partition("</details>")[0]
+
+
+def test_markdown_folds_nothing_where_no_direction_is_clear():
+    runs = [
+        a_run(arm, seed, {}, victims=float((arm == "fail") == seed)) for seed in range(2) for arm in ("fail", "unbind")
+    ]
+
+    assert "| Victims of preemption |" in markdown(compared(runs)).partition("<details>")[0]
+
+
+def test_markdown_links_no_pod_to_an_issue_and_has_the_command_once_to_be_copied():
+    runs = [a_run(arm, 0, {"deployment/web#3": (arm,)}, pods_failed=float(len(arm))) for arm in ("fail", "unbind")]
+    shown = markdown(compared(runs))
+
+    assert "e.g. <code>deployment/web#3</code>)" in shown
+    assert shown.count("keplab compare") == 1
+    assert "</details>\n\n```sh\nkeplab compare s.txt --arm fail --arm unbind\n```\n\n<sub>keplab " in shown
+
+
 def test_csv_has_a_line_for_each_arm_seed_and_measure():
     made = compared([*seeds_of([5, None], [1, 2]), a_failed_run("fail", 2)])
     rows = list(csv.DictReader(io.StringIO(csv_rows(made))))

@@ -1,5 +1,7 @@
+import re
 import xml.etree.ElementTree as ET
 
+from services.experiments.style import PAPER
 from services.explore.diagram import (
     ARRIVED,
     BROKE,
@@ -49,6 +51,21 @@ def test_the_picture_is_well_formed_whatever_objects_are_called():
     words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "create pods/<c>" in words
     assert "create pods/p/binding, held 250 ms" in words
+
+
+def test_the_picture_follows_the_scheme_and_what_is_read_is_ink_on_paper():
+    drawn = svg_diagram(STEPS, "title")
+    _, _, dark = drawn.partition("prefers-color-scheme: dark")
+
+    assert f"--paper: {PAPER.light}" in drawn
+    assert f"--paper: {PAPER.dark}" in dark
+    assert re.findall(r"style='fill:var\(--(\w+)\)' />\s*<text class='who'[^>]*>(\S+)</text>", drawn) == [
+        ("other", "scenario"),
+        ("scheduler", "scheduler"),
+        ("apiserver", "apiserver"),
+        ("kubelet", "kubelet/h0"),
+    ]
+    assert not re.search(r"<text[^>]*style=", drawn)
 
 
 def test_words_are_short_for_what_every_message_has():

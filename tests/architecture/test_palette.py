@@ -1,0 +1,32 @@
+"""Pages and pictures have one palette: no module but the style's names a colour."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COLOUR = re.compile(r"""[:'"=]\s*\#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})\b|\b(?:rgba?|hsla?)\(\s*\d""", re.I | re.X)
+COLOUR_NAME = re.compile(r"#[0-9a-f]{6}\b")
+TREES = ("services", "benchmarks", "docs")
+
+
+def test_what_is_a_colour():
+    lines = ("fill: #1c2430;", "x='#FFF'", 'y="#8884"', "color:rgb(1, 2, 3)")
+
+    assert all(map(COLOUR.search, lines))
+    assert not COLOUR.search("ReplicaSet waits (PR #130411), kubernetes/kubernetes #135900; {{#each}}")
+
+
+def test_colours_stand_in_the_palette_alone():
+    files = [path for tree in TREES for end in ("py", "css", "html") for path in (ROOT / tree).rglob(f"*.{end}")]
+    named = {str(path.relative_to(ROOT)) for path in files if COLOUR.search(path.read_text(encoding="utf-8"))}
+
+    assert named == {"services/experiments/style.py"}
+
+
+def test_pictures_that_are_kept_have_the_palettes_colours():
+    known = set(COLOUR_NAME.findall((ROOT / "services/experiments/style.py").read_text(encoding="utf-8")))
+    pictures = list((ROOT / "docs" / "pictures").rglob("*.svg"))
+    other = {path.name: set(COLOUR_NAME.findall(path.read_text(encoding="utf-8").lower())) - known for path in pictures}
+
+    assert {name: colours for name, colours in other.items() if colours} == {}
+    assert pictures
