@@ -23,12 +23,12 @@ MINUTES = "takes minutes or an hour; tests of its own run it with small amounts"
 NAMED = "a sentence names it"
 READERS = "names what the reader has: a file, a KIND, an etcd, a folder of a real node"
 HOW = {
+    r"component .*": "becomes another program, which would be this one's end; tests/compose",
     r"--help|(\S+ )*--help|switches.*|measures( -o json| utilization)?|scenarios.*|bench scheduler --list": "alone",
     r"verbs( pod| expect| kill -o json| -o markdown)?|completion \w+|doctor.*": "alone",
     r"new (experiment|plugin|controller|kind) .*": "tests/unit/cli runs each, and the test that it makes",
     r"verbs --editor .*": "writes into the reader's editor; tests/unit/scenarios reads what it writes",
     r"run .*--containers .*": "needs Docker; tests/compose",
-    r"component .*": "is a process of a container; tests/compose",
     r"run runaway": "as `run experiments/runaway/runaway.txt`",
     r"runs.*": "after the simulated",
     r"run experiments/[\w/-]+\.txt": "scenario",
