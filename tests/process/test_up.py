@@ -212,7 +212,7 @@ def test_a_directory_that_cannot_be_written_is_one_line_and_exit_code_3():
         (["up", "--set", "kubelet.on_reject=cry"], "want one of fail, recreate, unbind"),
         (["up", "--nodes", "-1"], "--nodes"),
         (["up", "--engine", "paper"], "--engine"),
-        (["bogus"], "No such command 'bogus'"),
+        (["bogus"], "no such command 'bogus'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments, said, tmp_path):
