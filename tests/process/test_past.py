@@ -98,7 +98,7 @@ def test_the_past_of_a_running_mesh_is_read_compared_and_forked_from(mesh, tmp_p
         (("get", "pod/a", "-A"), "a name is not selected again", 2),
         (("history", "pods"), "want KIND/NAME", 2),
         (("history", "pod/zzz"), 'pods "zzz" not found', 1),
-        (("diff", "1", "zzz"), "must be a decimal number", 1),
+        (("diff", "1", "zzz"), "is a resource version and 'zzz' is none", 2),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(mesh, arguments, said, code):
