@@ -4,10 +4,7 @@ Each function takes nothing and returns the text that stands in place of `<!-- g
 docs/reference; what a register gains appears by itself. `GENERATED` lists them.
 """
 
-import importlib
-import importlib.util
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -21,7 +18,6 @@ from services.api.switches import REGISTER, Switch
 from services.cli.switch_sources import Reference, references
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services")
 
 
 def commands() -> str:
@@ -159,27 +155,10 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def metrics() -> str:
-    """Every metric that a component declares, with its type and help."""
-    rows = [f"| `{name}` | {kind} | {cell(text)} |" for name, (kind, text) in sorted(declared_metrics().items())]
-    return "\n".join(["| Name | Type | What it counts |", "|---|---|---|", *rows])
+    """Every metric that a component declares, with its type, labels and help."""
+    from services.cli.metrics_index import markdown
 
-
-@cache
-def declared_metrics() -> dict[str, tuple[str, str]]:
-    """Return type and help of every metric by name, once every module that may declare one is imported."""
-    from services.telemetry.metrics import REGISTER
-
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not found.name.endswith("__main__") and _declares_metrics(found):
-                importlib.import_module(found.name)
-    return dict(REGISTER)
-
-
-def _declares_metrics(found: pkgutil.ModuleInfo) -> bool:
-    spec = importlib.util.find_spec(found.name)
-    return bool(spec and spec.origin and "Metrics(" in Path(spec.origin).read_text())
+    return markdown()
 
 
 def measures() -> str:

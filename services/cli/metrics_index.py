@@ -72,7 +72,8 @@ def markdown() -> str:
         lines += [f"## {component}", "", "| Name | Type | Labels | Help |", "|---|---|---|---|"]
         for row in of_component:
             labels = ", ".join(f"`{name}`" for name in row.labels)
-            lines.append(f"| `{row.name}` | {row.type} | {labels} | {row.help} |")
+            text = row.help.replace("|", "\\|").replace("<", "\\<")
+            lines.append(f"| `{row.name}` | {row.type} | {labels} | {text} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -73,7 +73,7 @@ def data_option(command: F) -> F:
     )(command)
 
 
-def set_option(command: F) -> F:
+def set_option_of(help_text: str) -> Callable[[F], F]:
     """Give a command repeatable `--set NAME=VALUE`; the parameter is called `assignments`."""
     return click.option(
         "--set",
@@ -81,8 +81,12 @@ def set_option(command: F) -> F:
         multiple=True,
         metavar="NAME=VALUE",
         shell_complete=completing.assignments,
-        help="set a switch; may be repeated (`keplab switches` lists them)",
-    )(command)
+        help=help_text,
+    )
+
+
+set_option = set_option_of("set a switch; may be repeated (`keplab switches` lists them)")
+arms_set_option = set_option_of("a switch that all arms share")
 
 
 def print_json(document: Any) -> None:

@@ -174,11 +174,13 @@ def test_the_reference_has_every_kind_that_is_served(reference):
 
 def test_the_reference_has_every_metric_that_a_component_declares(reference):
     declared = re.compile(r"""\b(?:counter|gauge|histogram)\(\s*"([a-z_:]+)"\s*,""")
-    files = [path for name in reference.PACKAGES for path in (ROOT / name).rglob("*.py")]
+    packages = ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services")
+    files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     names = {name for path in files for name in declared.findall(path.read_text())}
 
+    text = reference.metrics()
     assert len(names) > 100
-    assert set() == names - set(reference.declared_metrics())
+    assert [] == [name for name in sorted(names) if f"| `{name}` |" not in text]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -6,9 +6,8 @@ import click
 
 from services.api.switches import SwitchError, Switches
 from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
-from services.cli import completing
 from services.cli.live import console, progress_bar
-from services.cli.output import EXIT_FAILED, output_option, print_json, refusing
+from services.cli.output import EXIT_FAILED, output_option, print_json, refusing, set_option
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import FAILED, failures, show, sweep, sweep_options
 from services.scenarios.run import load_scenario
@@ -27,14 +26,7 @@ Examples:
 @click.argument("file", type=SCENARIO)
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="how many seeds")
 @click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    shell_complete=completing.assignments,
-    metavar="NAME=VALUE",
-    help="set a switch",
-)
+@set_option
 @click.option("--no-rest", is_flag=True, help="judge safety only: this arm never comes to rest")
 @click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
 @sweep_options

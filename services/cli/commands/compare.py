@@ -17,7 +17,7 @@ import msgspec
 
 from services.api.switches import REGISTER, SwitchError, Switches
 from services.cli import completing
-from services.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, refusing, remark
+from services.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
 from services.cli.recording import keep_comparison, runs_option
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
@@ -60,14 +60,7 @@ Examples:
 @click.option(
     "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
 )
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    shell_complete=completing.assignments,
-    metavar="NAME=VALUE",
-    help="a switch that all arms share",
-)
+@arms_set_option
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"

@@ -11,7 +11,7 @@ from apiserver_fake.registry.differences import Difference, differences
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console, progress_bar
 from services.cli.mesh_api import MeshApi, Refused, ServedKind
-from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, refusing
+from services.cli.output import EXIT_OK, arms_set_option, data_option, fail, output_option, print_json, refusing
 from services.cli.recording import runs_folder_option
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun, is_version
@@ -46,7 +46,7 @@ Runs: keplab runs. A comparison is ID, then its first two arms are compared with
     "--arm", "arms", multiple=True, metavar="NAME:SWITCH=VALUE[,…]", help="simulate FILE in this arm; given twice"
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="of both arms")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that both arms share")
+@arms_set_option
 @click.option("--when", "with_times", is_flag=True, help="of runs: the same decision at another time differs as well")
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="rows of differences; 0: all")
 @runs_folder_option

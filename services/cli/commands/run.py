@@ -10,9 +10,18 @@ from typing import Any, NoReturn
 import click
 
 from services.api.switches import SwitchError, Switches, Value
-from services.cli import completing
 from services.cli.live import PodsView
-from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    fail,
+    output_option,
+    print_json,
+    refusing,
+    remark,
+    set_option,
+)
 from services.cli.recording import Recording, keep, recording, runs_option
 from services.cli.results import show_result
 from services.cli.running_mesh import running_mesh, running_mesh_options
@@ -43,14 +52,7 @@ Examples:
 @click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
 @click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    shell_complete=completing.assignments,
-    metavar="NAME=VALUE",
-    help="set a switch; see `keplab switches`",
-)
+@set_option
 @click.option(
     "--engine",
     type=click.Choice(["memory", "sqlite", "etcd"]),
