@@ -18,6 +18,7 @@ import numpy as np
 from services.api.errors import UNREADABLE
 from services.recordings.format import (
     BODIES,
+    DECISIONS,
     DELETED,
     FORMAT,
     LINES,
@@ -306,6 +307,11 @@ class Recording:
     def spans(self) -> Iterator[FinishedSpan]:
         """Yield the spans, in the order in which they ended."""
         return self._of(SPANS, FinishedSpan)
+
+    def decisions(self) -> Iterator[bytes]:
+        """Yield the decisions that were recorded with their scores, as JSON; those of a simulation."""
+        for _, raw in _streams(self._source, DECISIONS, 0):
+            yield from raw.splitlines()
 
     def _of(self, name: str, form: type[T]) -> Iterator[T]:
         decoder = msgspec.json.Decoder(form)

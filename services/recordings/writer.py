@@ -27,6 +27,7 @@ from services.recordings.format import (
     BLOCK_BYTES,
     BLOCK_VERSIONS,
     BODIES,
+    DECISIONS,
     FORMAT,
     INDEX,
     LINES,
@@ -126,9 +127,8 @@ class Writer:
         self._folder = path
         try:
             self._lock = _begin(path)
-            self._lines, self._versions, self._bodies, self._spans, self._pack = (
-                _Member(path / name) for name in (LINES, VERSIONS, BODIES, SPANS, PACK)
-            )
+            self._members = [_Member(path / name) for name in (LINES, VERSIONS, BODIES, SPANS, DECISIONS, PACK)]
+            self._lines, self._versions, self._bodies, self._spans, self._decisions, self._pack = self._members
             self._write_meta()
         except OSError as error:
             raise NotRecordable(f"cannot record in {path}: {error.strerror or error}") from None
@@ -189,7 +189,7 @@ class Writer:
                 name=obj["name"],
                 uid=obj["uid"],
                 sha=sha,
-                group_end=data.get("group_end", True),
+                group_end=data.get("group_end", rv) <= rv,
                 line=self.line_count,
                 identity=line.identity or data.get("identity", ""),
                 verb=data.get("verb", ""),
@@ -248,6 +248,11 @@ class Writer:
         if self._spans.add(redacted_text(msgspec.json.encode(span)) + b"\n"):
             self._guard(self._spans.flush)
 
+    def decision(self, decision: bytes) -> None:
+        """Record a decision, as JSON: with the scores that no line of the event log has."""
+        if not (self.failure or self._is_closed) and self._decisions.add(redacted_text(decision) + b"\n"):
+            self._guard(self._decisions.flush)
+
     # -- how it is written -----------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -259,6 +264,7 @@ class Writer:
         last = self._versions.blocks[-1] if self._versions.blocks else None
         self._lines.flush(last.rv if last else 0, last.t if last else 0.0)
         self._spans.flush()
+        self._decisions.flush()
 
     def _flush_bodies(self) -> None:
         if not self._raw:
@@ -306,7 +312,7 @@ class Writer:
         self.flush()
         self._guard(self._complete)
         self._is_closed = True
-        for member in (self._lines, self._versions, self._bodies, self._spans, self._pack):
+        for member in self._members:
             member.close()
         if not self.failure:
             with suppress(OSError):
