@@ -14,10 +14,10 @@ FORMAT: Final = "keplab.dev/recording"
 VERSION: Final = 1
 SUFFIX: Final = ".keprec"
 META, INDEX = "meta.json", "index.json"
-LINES, SPANS = "lines.jsonl.gz", "spans.jsonl.gz"
+LINES, SPANS, DECISIONS = "lines.jsonl.gz", "spans.jsonl.gz", "decisions.jsonl.gz"
 VERSIONS, BODIES, PACK = "versions.jsonl.gz", "bodies.jsonl.gz", "bodies.pack"
 ROWS: Final = "rows.gz"
-MEMBERS: Final = (META, INDEX, VERSIONS, BODIES, PACK, LINES, SPANS, ROWS)
+MEMBERS: Final = (META, INDEX, VERSIONS, BODIES, PACK, LINES, SPANS, DECISIONS, ROWS)
 BLOCK_VERSIONS: Final = 1000
 """So many versions are one gzip stream."""
 BLOCK_BYTES: Final = 256 * 1024

@@ -46,7 +46,7 @@ class History:
         self.states.append(state)
         data = {
             "type": type_,
-            "group_end": group_end,
+            "group_end": self.rv if group_end else self.rv + 1,
             "content_sha256": hashlib.sha256(body).hexdigest(),
             "verb": "update",
         }

@@ -22,7 +22,7 @@ def change_of(event):
 def applied(history, up_to=None):
     model = Model()
     for line, event in zip(history.lines[:up_to], history.events[:up_to], strict=True):
-        model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"], (change_of(event),))
+        model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"] == line.rv, (change_of(event),))
     return model
 
 
@@ -215,11 +215,11 @@ def test_a_mirror_of_deltas_has_the_columns_of_the_whole(history, every):
     for data in model.frames():
         mirror.take(data)
     for number, (line, event) in enumerate(zip(history.lines, history.events, strict=True)):
-        model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"], (change_of(event),))
+        model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"] == line.rv, (change_of(event),))
         if number % every == 0:
             for data in model.delta():
                 mirror.take(data)
-            assert (mirror.rv, mirror.is_in_group) == (event.rv, not line.data["group_end"])
+            assert (mirror.rv, mirror.is_in_group) == (event.rv, line.data["group_end"] != line.rv)
             assert mirror.strings == model.strings
             for table in ("nodes", "pods"):
                 assert_same(model.columns(table), mirror.tables[table])
