@@ -201,6 +201,7 @@ class Runs:
     def __init__(self, recorded: Sequence[Run], live: Live | None = None, recorder: LiveRecorder | None = None) -> None:
         self._recorded = {run.name: run for run in recorded}
         self.live, self.recorder = live, recorder
+        self.no_recording = "it was not asked for"
 
     def documents(self) -> list[dict[str, Any]]:
         """Return `/meta`'s runs, the mesh first."""
@@ -209,7 +210,7 @@ class Runs:
     @property
     def failure(self) -> str:
         """Why nothing more of the mesh is recorded, "" while it is."""
-        return self.recorder.writer.failure if self.recorder is not None else "not recorded"
+        return self.recorder.writer.failure if self.recorder is not None else self.no_recording
 
     def add(self, run: Run) -> None:
         """Show one more recording; one of that name is replaced."""

@@ -97,6 +97,7 @@ class Server:
         get, post, put, delete = app.router.add_get, app.router.add_post, app.router.add_put, app.router.add_delete
         get("/", self._root, allow_head=True)
         get("/ui", self._root)
+        get("/readyz", self._ready)
         post(f"{V1}/session", self._session)
         get(f"{V1}/meta", self._meta)
         get(f"{V1}/mesh", self._mesh)
@@ -154,6 +155,9 @@ class Server:
 
     async def _root(self, request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "/ui/"})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
 
     async def _file(self, request: web.Request) -> web.Response:
         body, content_type = self._static.find(request.match_info["path"] or "index.html")
