@@ -14,6 +14,7 @@ from services.api.meta import Column, Document, Resource
 from services.api.resources import resources
 from services.api.switches import REGISTER, Switch
 from services.api.times import format_micro_time
+from services.experiments.style import GRAPHICS
 from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
 from services.recordings.rows import POOLS
@@ -25,17 +26,18 @@ from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
 PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference")
-PALETTE: Final = {
-    "pending": {"light": "#A86500", "dark": "#E69F00", "sign": "hollow"},
-    "running": {"light": "#0072B2", "dark": "#56B4E9", "sign": "solid"},
-    "failed": {"light": "#D55E00", "dark": "#D55E00", "sign": "cross"},
-    "succeeded": {"light": "#6B7280", "dark": "#9AA0A8", "sign": "tick"},
-    "terminating": {"light": "#A3497D", "dark": "#CC79A7", "sign": "stripe"},
-}
-"""By phase or state; the hues are Okabe and Ito's, two of them darkened."""
+SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "succeeded": "tick", "unbound": "stripe"}
+"""What says the same as a colour, by phase or state."""
 NOT_RECORDED: Final = "body not recorded"
 DIFFERENCES_MAX: Final = 1_000
 DECISIONS_SHOWN: Final = ("sched.attempt", "sched.nominate", "sched.victim", "sched.bind_result", "sched.gated")
+
+
+def palette() -> dict[str, dict[str, str]]:
+    """Return colours and sign of each phase or state."""
+    return {
+        name: {"light": colour.light, "dark": colour.dark, "sign": SIGNS[name]} for name, colour in GRAPHICS.items()
+    }
 
 
 def switch_documents() -> list[dict[str, Any]]:

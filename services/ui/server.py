@@ -197,7 +197,7 @@ class Server:
                 "runs": self._run_documents(),
                 "switches": documents.switch_documents(),
                 "pages": list(documents.PAGES),
-                "palette": documents.PALETTE,
+                "palette": documents.palette(),
             }
         )
 
