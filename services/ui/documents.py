@@ -230,7 +230,7 @@ def explain(recording: Recording, lines: Iterable[Line], namespace: str, name: s
     for line in lines:
         obj = line.obj
         at_s = recording.time_of(line)
-        if obj is None or at_s > until_s or obj["kind"] != "Pod":
+        if obj is None or at_s >= until_s or obj["kind"] != "Pod":
             continue
         if line.ev == "sched.victim" and uid and line.data.get("preemptor") == uid:
             victims.append(f"{obj['ns']}/{obj['name']}")
