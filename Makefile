@@ -41,6 +41,7 @@ lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m protos --check
+	$(BIN)/python -m services.ui.vendor --check
 	$(BIN)/python -m tests.architecture.structure
 
 types: $(READY) ## mypy --strict

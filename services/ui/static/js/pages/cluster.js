@@ -1,0 +1,10 @@
+import {html} from 'keplab/html.js';
+import {state} from 'keplab/state.js';
+import {count} from 'keplab/format.js';
+
+function Component() {
+  const {nodes, pods} = state.columns.value;
+  return html`<h1>Cluster</h1><p>${count(nodes.rows)} nodes, ${count(pods.rows)} pods</p>`;
+}
+
+export const page = {id: 'cluster', key: 'c', title: 'Cluster', icon: 'M4 4h16v16H4Z', Component, commands: []};
