@@ -3,6 +3,7 @@ import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 
 import {state, view, go, notify, select, momentOf, rowOf} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
+import {Dialog} from 'keplab/dialog.js';
 import {Strip} from 'keplab/timeline.js';
 import {count, moment, span} from 'keplab/format.js';
 import {pages} from 'keplab/pages/index.js';
@@ -133,17 +134,6 @@ function Banner() {
   if (kind === 'refused') return html`<p class="banner bad">This page is not signed in. Start it anew with the address that <code>keplab ui</code> printed.</p>`;
   if (gap) return html`<p class="banner">Versions ${gap.from} to ${gap.to} were not sent, because this page was too slow; the state was fetched again. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   return null;
-}
-
-/** A dialog that keeps the focus; Esc closes it. */
-export function Dialog({label, close, children, wide = false}) {
-  const box = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  useEffect(() => {
-    const before = /** @type {HTMLElement|null} */ (document.activeElement);
-    box.current?.showModal();
-    return () => before?.focus?.();
-  }, []);
-  return html`<dialog ref=${box} class=${wide ? 'wide' : ''} aria-label=${label} onCancel=${(event) => { event.preventDefault(); close(); }} onClick=${(event) => { if (event.target === box.current) close(); }}>${children}</dialog>`;
 }
 
 function Help({close}) {
