@@ -360,8 +360,8 @@ export class Picture {
     const right = Math.min(this.world.w, Math.ceil((this.width - this.x) / scale)), bottom = Math.min(this.world.h, Math.ceil((this.height - this.y) / scale));
     if (right > left && bottom > top) pen.drawImage(this.image, left, top, right - left, bottom - top, (this.x + left * scale) * ratio, (this.y + top * scale) * ratio, (right - left) * scale * ratio, (bottom - top) * scale * ratio);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.drawGroups(colours);
     if (scale >= 5) this.drawCells(colours, left, top, right, bottom);
+    this.drawGroups(colours);
     this.outline(this.selectedNode, colours.accent, 2);
     const slot = this.selectedPod >= 0 ? this.slotOf[this.selectedPod] : -1;
     if (slot >= 0) {
@@ -534,7 +534,7 @@ export function arrange(list, aspect, screen, cornerX, cornerY) {
 }
 
 function shelved(list, lines, shelves, header) {
-  const sized = list.map((group) => ({...group, columns: Math.max(1, Math.ceil(group.blocks.length / lines))}));
+  const sized = list.map((group) => ({...group, columns: Math.max(1, group.loose ? Math.min(group.blocks.length, 8) : 1, Math.ceil(group.blocks.length / lines))}));
   const all = sized.reduce((sum, group) => sum + group.columns * CELL_W + GROUP_GAP, 0), limit = all / shelves;
   let x = 0, y = 0, high = 0, wide = 0;
   for (const group of sized) {

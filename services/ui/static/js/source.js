@@ -3,7 +3,7 @@
 //
 //   meta() · subscribe(run, onFrame, onStatus) → unsubscribe · state(run, rv) → frames · recording(run) → index or null
 //   objects(kind, {run, ns, q, rv, limit, continue}) → {kind, namespaced, columns, rows: [{ns, name, cells}], continue, total}
-//   object(kind, ns, name, rv, run) → {document, rv, time} · versions(kind, ns, name, run) → {versions: [{rv, time, type, identity, trace_id, has_body}]}
+//   object(kind, ns, name, rv, run) → {document, rv, time} · versions(kind, ns, name, run) → {versions: [{rv, time, type, writer, verb, request_id, trace_id, changed, recorded}], window_start}
 //   explain(ns, pod, rv, run) · queue(run) · mesh(run) · trace(ns, pod, run) · diff(a, b, options)
 //   breakIt(target, action, more) · apply(yaml, {dryRun, force}) · put(kind, ns, name, document, {dryRun}) · remove(kind, ns, name)
 //   job(request) · jobs() · jobOf(id) · cancel(id) · stories()
@@ -86,7 +86,10 @@ export class LiveSource {
   state(run, rv, signal) { return this.ask('state', {query: {run, rv}, binary: true, signal}); }
   objects(kind, {run, ns, q, rv, limit, continue: more} = {}) { return this.ask(`objects/${word(kind)}`, {query: {run: other(run), ns, q, rv, limit, continue: more}}); }
   object(kind, ns, name, rv, run) { return this.ask(objectPath(kind, ns, name), {query: {as: 'json', rv, run: other(run)}}).then(wrapped); }
-  versions(kind, ns, name, run) { return this.ask(`${objectPath(kind, ns, name)}/versions`, {query: {run: other(run)}}); }
+  async versions(kind, ns, name, run) {
+    const answer = await this.ask(`${objectPath(kind, ns, name)}/versions`, {query: {run: other(run)}});
+    return {...answer, versions: answer.versions || answer.items};
+  }
   explain(ns, pod, rv, run) { return this.ask(`explain/${word(ns)}/${word(pod)}`, {query: {rv, run: other(run)}}); }
   queue(run) { return this.ask('queue', {query: {run: other(run)}}); }
   mesh(run) { return this.ask('mesh', {query: {run: other(run)}}); }
@@ -241,7 +244,7 @@ export class ReplaySource {
 
   async versions(kind, ns, name, run = this.index.first) {
     const {each} = await this.find(kind, ns, name, run);
-    return {versions: each.versions.map(({rv, time, type, identity, trace_id, body}) => ({rv, time, type, identity, trace_id, has_body: Boolean(body)}))};
+    return {versions: each.versions.map(({rv, time, type, writer, trace_id, body}) => ({rv, time, type, writer, trace_id, recorded: Boolean(body)}))};
   }
 
   async find(kind, ns, name, run) {
