@@ -10,9 +10,10 @@ import msgspec
 from apiserver_fake.registry.differences import Difference, differences
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console, progress_bar
-from services.cli.mesh_api import MeshApi, Refused, ServedKind
+from services.cli.mesh_api import MeshApi, Refused
 from services.cli.output import EXIT_OK, arms_set_option, data_option, fail, output_option, print_json, refusing
 from services.cli.recording import runs_folder_option
+from services.client.discovery import ServedKind
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun, is_version
 from services.scenarios.script.scenario import ScriptError

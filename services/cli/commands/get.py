@@ -7,8 +7,9 @@ import click
 import yaml
 
 from services.cli import completing
-from services.cli.mesh_api import TABLE, MeshApi, Refused, ServedKind, split_target
+from services.cli.mesh_api import MeshApi, Refused, split_target
 from services.cli.output import EXIT_OK, data_option, fail, print_json, print_table
+from services.client.discovery import TABLE, ServedKind
 
 EPILOG = """\
 \b
