@@ -161,7 +161,7 @@ async function open(id) {
     const dict = /** @type {ReplaySource} */ (source).dict(id);
     await ask({t: 'open', run: id, index, dict}, dict ? [dict.buffer] : []);
     target.head.value = {rv: index.to_rv, time: index.t1};
-    target.history.value = {t: index.history.t, rv: index.history.rv};
+    target.history.value = await /** @type {ReplaySource} */ (source).json(id, 'history');
     await seek(index.to_rv, id);
     /** @type {ReplaySource} */ (source).lines(id).then((lines) => {
       target.addLines(lines || []);

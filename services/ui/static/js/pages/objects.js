@@ -1,6 +1,6 @@
 // Objects as kubectl lists them; a document as YAML, its summary, its versions and what differs between two of them.
 import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, go, select, notify} from 'keplab/state.js';
+import {state, go, select, notify, wallOf, originOf} from 'keplab/state.js';
 import {source, seek} from 'keplab/engine.js';
 import {register, run, available} from 'keplab/commands.js';
 import {VirtualTable} from 'keplab/table.js';
@@ -55,7 +55,7 @@ function List({at}) {
   const columns = [
     ...(namespaced && !at.ns ? [{id: 'ns', title: 'Namespace', cell: (row) => row.ns}] : []),
     ...names.map((title, index) => ({
-      id: title, title, width: title.toUpperCase() === 'NAME' ? 'minmax(150px, 2fr)' : undefined,
+      id: title, title, width: {NAME: 'minmax(150px, 2fr)', STATUS: 'minmax(90px, 1.6fr)', MESSAGE: 'minmax(160px, 3fr)', REASON: 'minmax(90px, 1.4fr)', READY: '64px', RESTARTS: '80px', AGE: '64px'}[title.toUpperCase()],
       cell: (row) => text(row.cells[index], title), sort: (row) => sortable(row.cells[index], title),
     })),
   ];
@@ -86,8 +86,7 @@ function sortable(cell, title) {
 }
 
 function now() {
-  const own = (state.meta.peek().runs || []).find((each) => each.id === state.run.peek());
-  return state.time.peek() + (own?.wall_s || 0);
+  return state.time.peek() + wallOf(state.run.peek());
 }
 
 function Yaml({document, managed}) {
@@ -148,7 +147,7 @@ function Versions({at}) {
   }, [a, b, at.kind, at.open.ns, at.open.name]);
   if (answer.error) return html`<p class="error">${answer.error.message}</p>`;
   if (!answer.value) return html`<p class="empty">loading versions …</p>`;
-  const origin = (state.meta.value.runs || []).find((each) => each.id === state.run.value)?.wall_s || 0;
+  const origin = originOf(state.run.value);
   const time = (each) => (typeof each.time === 'number' ? moment(each.time, origin) : String(each.time || ''));
   return html`<table class="versions"><thead><tr><th>old</th><th>new</th><th>Version</th><th>Time</th><th>Type</th><th>Writer</th><th>What</th><th>Trace</th></tr></thead><tbody>
       ${list.map((each) => html`<tr key=${each.rv} class=${each.recorded === false ? 'unrecorded' : ''}>
