@@ -310,6 +310,7 @@ class Supervisor:
             "security": self._options.security,
             "switches": list(self._options.switches),
             "certificate_life_s": self._options.certificate_life.total_seconds(),
+            "engine": self._options.engine,
             "has_faults": self._options.has_faults,
             "faults": self._breaking.status(),
             "processes": [
