@@ -143,7 +143,7 @@ const runOf = (id) => (state.meta.peek().runs || []).find((each) => each.id === 
 /** Seconds between a run's clock and 1970. @param {string} id */
 export function wallOf(id) {
   const run = runOf(id);
-  return run?.wall_s ?? run?.clock?.wall_s ?? 0;
+  return run?.clock?.wall_s ?? run?.wall_s ?? 0;
 }
 
 /** The same for what is written on the screen: 0 in a simulation, whose seconds are shown as they are. @param {string} id */
