@@ -12,14 +12,19 @@ import msgspec
 from services.api.switches import Switches
 from services.recordings import frames
 from services.runtime.breaking import Wanted
-from services.scenarios.invariants.auditor import Auditor
+from services.scenarios.invariants.auditor import Auditor, Violation
 from services.ui.lines import Entry
 from services.ui.live import Live
 
 LINES_MAX: Final = 400_000
 """An event log with more lines than this when the page begins is not judged."""
 FAULTS_KEPT: Final = 50
+NEWEST: Final = 20
 READY: Final = 1
+NOT_JUDGED: Final = {
+    "I24": "RBAC objects decide as well what clients of this mesh may do, and the log does not have them"
+}
+"""Invariants that say nothing of a mesh that serves clients, and why."""
 ACKNOWLEDGED: Final = "I13"
 """The invariant that what was acknowledged is stored: each violation is a write that was lost."""
 
@@ -90,6 +95,7 @@ class Alarms:
         self._auditor: Auditor | None = None
         self.why_not = "" if live.place.access.events is not None else "the event log is not to be seen from here"
         self._reported = 0
+        self.violations: list[Violation] = []
         self.faults: list[Fault] = []
         live.on_lines.append(self._on_lines)
 
@@ -112,14 +118,15 @@ class Alarms:
             self._auditor = None
             return
         for violation in auditor.violations[self._reported :]:
-            self._live.announce(frames.ALARM, {"alarm": "violation", **msgspec.to_builtins(violation)})
+            if violation.invariant not in NOT_JUDGED:
+                self.violations.append(violation)
+                self._live.announce(frames.ALARM, {"alarm": "violation", **msgspec.to_builtins(violation)})
         self._reported = len(auditor.violations)
 
     @property
     def lost(self) -> int:
         """How many writes were acknowledged and are lost."""
-        found = self._auditor.violations if self._auditor is not None else ()
-        return sum(each.invariant == ACKNOWLEDGED for each in found)
+        return sum(each.invariant == ACKNOWLEDGED for each in self.violations)
 
     def caused(self, wanted: Wanted) -> None:
         """Follow a fault that was caused now."""
@@ -142,7 +149,8 @@ class Alarms:
             "judged": not self.why_not,
             "why_not": self.why_not,
             "lines": auditor.lines if auditor is not None else 0,
-            "violations": auditor.count if auditor is not None else 0,
-            "newest": msgspec.to_builtins(auditor.violations[-20:]) if auditor is not None else [],
+            "violations": len(self.violations),
+            "newest": msgspec.to_builtins(self.violations[-NEWEST:]),
+            "not_judged": {**NOT_JUDGED, **(auditor.not_judged if auditor is not None else {})},
             "faults": [each.document() for each in self.faults],
         }

@@ -112,7 +112,7 @@ async def _parts(
     stack.push_async_callback(explainers.close)
     live = runs.live = Live(place, rest, transport.api)
     await live.look()
-    if options.recording is not None and place.access.events is not None:
+    if options.recording is not None:
         recorder = runs.recorder = LiveRecorder(live, rest, options.recording, settings.version)
         stack.callback(recorder.close)
         work.append(recorder.run(transport.api))

@@ -101,12 +101,26 @@ class LiveRecorder:
         )
         self.writer.begin(live.zero_s, live.wall_s)
         self._run: Run | None = None
+        self._has_lines = live.place.access.events is not None
+        self._early: list[tuple[str, bytes]] = []
         live.on_change.append(self._on_change)
         live.on_lines.append(self._on_lines)
 
-    def _on_change(self, event: WatchEvent, kind: ServedKind, _: float) -> None:
-        if event.body and event.type != "DELETED":
+    def _on_change(self, event: WatchEvent, kind: ServedKind, now_s: float) -> None:
+        if self._has_lines and not self._live.is_history_read:
+            # What the event log says of them comes first.
+            self._early.append((kind.title, event.body))
+        elif self._has_lines and event.type != "DELETED":
             self.writer.body(kind.title, event.rv, event.body)
+        elif event.body:
+            self.writer.stored(kind.title, event.body, event.type, self._live.zero_s + now_s)
+
+    def _record_early(self) -> None:
+        """Record the objects that were there when the page began: those that no line speaks of, too."""
+        early, self._early = self._early, []
+        for resource, body in early:
+            if body:
+                self.writer.stored(resource, body)
 
     def _on_lines(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -119,6 +133,8 @@ class LiveRecorder:
         try:
             while True:
                 await asyncio.sleep(FLUSH_S)
+                if self._early and self._live.is_history_read:
+                    self._record_early()
                 self.writer.flush()
                 if time.monotonic() - looked_at >= SIZE_LOOK_S:
                     looked_at = time.monotonic()
