@@ -108,6 +108,9 @@ function moved(target, message) {
 
 function json(target, {kind, header, rv, time}) {
   if (kind === 'lines') {
+    // Lines have the monotonic clock of the machine; the page has the run's, which began at zero_s.
+    const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
+    for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
