@@ -3,9 +3,10 @@ import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 
 import {state, view, go, notify, select, momentOf, originOf, rowOf} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
+import {kindWords} from 'keplab/words.js';
 import {Dialog} from 'keplab/dialog.js';
 import {Strip} from 'keplab/timeline.js';
-import {count, moment, span} from 'keplab/format.js';
+import {count, moment} from 'keplab/format.js';
 import {pages} from 'keplab/pages/index.js';
 
 const byId = new Map(pages.map((page) => [page.id, page]));
@@ -92,22 +93,6 @@ function Search() {
     ${open && hits.length > 0 && html`<ul id="hits" class="hits" role="listbox" aria-label="found">
       ${hits.map((hit, index) => html`<li key=${hit.kind + hit.row} id="hit-${index}" role="option" aria-selected=${index === at} onMouseDown=${() => take(hit)}><span class="kind">${hit.kind === 'pods' ? 'pod' : 'node'}</span> ${hit.ns ? `${hit.ns}/` : ''}${hit.name}</li>`)}
     </ul>`}</div>`;
-}
-
-/** The words after `:` as kubectl would read them: `po -n shop web`, `pods -A`. @param {string} text */
-export function kindWords(text) {
-  const words = text.trim().split(/\s+/).filter(Boolean), query = {};
-  if (!words.length) return null;
-  const kind = words.shift() || '', rest = [];
-  while (words.length) {
-    const word = words.shift() || '';
-    if (word === '-n' || word === '--namespace') query.ns = words.shift() || '';
-    else if (word.startsWith('-n') && word.length > 2 && !word.startsWith('--')) query.ns = word.slice(2);
-    else if (word.startsWith('--namespace=')) query.ns = word.slice(12);
-    else if (word !== '-A' && word !== '--all-namespaces') rest.push(word);
-  }
-  if (rest.length) query.q = rest.join(' ');
-  return {kind, query};
 }
 
 function Rail() {
@@ -267,4 +252,3 @@ async function main() {
 }
 
 main();
-void span;

@@ -521,7 +521,11 @@ export class Picture {
     const slot = this.slotOf[row];
     if (slot < 0) return '';
     const block = Math.floor(slot / SLOTS), in_ = slot - block * SLOTS;
-    const [r, g, b] = this.imagePen.getImageData(this.cornerX[block] + in_ % COLUMNS, this.cornerY[block] + Math.floor(in_ / COLUMNS), 1, 1).data;
+    const one = document.createElement('canvas');
+    one.width = one.height = 1;
+    const pen = /** @type {CanvasRenderingContext2D} */ (one.getContext('2d', {willReadFrequently: true}));
+    pen.drawImage(this.image, this.cornerX[block] + in_ % COLUMNS, this.cornerY[block] + Math.floor(in_ / COLUMNS), 1, 1, 0, 0, 1, 1);
+    const [r, g, b] = pen.getImageData(0, 0, 1, 1).data;
     return `#${[r, g, b].map((value) => value.toString(16).padStart(2, '0')).join('')}`;
   }
 }

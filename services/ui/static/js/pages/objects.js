@@ -102,7 +102,7 @@ function Yaml({document, managed}) {
 /** A line with its key set apart. */
 function Line({line}) {
   const found = /^(\s*(?:- )*)("[^"]*"|[^\s"#][^:]*?)(:)(\s.*|)$/.exec(line);
-  return found ? html`${found[1]}<span class="key">${found[2]}</span>:${found[4]}\n` : `${line}\n`;
+  return found ? html`${found[1]}<span class="key">${found[2]}</span>:${`${found[4]}\n`}` : `${line}\n`;
 }
 
 /** What kubectl describe would say first, for any kind; conditions; events about it. */
