@@ -161,8 +161,8 @@ function Palette({close}) {
 function App() {
   const route = state.route.value, page = byId.get(route.id) || pages[0], overlay = byId.get(state.overlay.value);
   const main = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => register((page.commands || []).map((command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
-  useEffect(() => (overlay ? register((overlay.commands || []).map((command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
+  useEffect(() => register((page.commands || []).map((/** @type {any} */ command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
+  useEffect(() => (overlay ? register((overlay.commands || []).map((/** @type {any} */ command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
   useEffect(() => { document.title = `${page.title} · keplab`; }, [page.id]);
   const close = () => { state.overlay.value = ''; main.current?.focus(); };
   return html`

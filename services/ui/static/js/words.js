@@ -2,9 +2,9 @@
 
 /** The words after `:` as kubectl would read them: `po -n shop web`, `pods -A`. @param {string} text */
 export function kindWords(text) {
-  const words = text.trim().split(/\s+/).filter(Boolean), query = {};
+  const words = text.trim().split(/\s+/).filter(Boolean), query = /** @type {Record<string, string>} */ ({});
   if (!words.length) return null;
-  const kind = words.shift() || '', rest = [];
+  const kind = words.shift() || '', rest = /** @type {string[]} */ ([]);
   while (words.length) {
     const word = words.shift() || '';
     if (word === '-n' || word === '--namespace') query.ns = words.shift() || '';

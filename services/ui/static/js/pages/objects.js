@@ -18,7 +18,7 @@ function where() {
 }
 
 function move(changes) {
-  const now = {...where(), ...changes}, query = {};
+  const now = {...where(), ...changes}, query = /** @type {Record<string, string>} */ ({});
   for (const key of ['ns', 'q', 'tab', 'a', 'b']) if (now[key] && !(key === 'tab' && now.tab === 'yaml')) query[key] = String(now[key]);
   go('objects', now.open ? [now.kind, now.open.ns || '-', now.open.name] : [now.kind], query);
 }
