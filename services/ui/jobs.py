@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -121,7 +122,8 @@ class Jobs:
 
     def __init__(self, tops: Sequence[Path], folder: Path, on_progress: Callable[[Job], None]) -> None:
         self._tops = [top.resolve() for top in tops if top.is_dir()]
-        self._folder, self._on_progress = folder, on_progress
+        self._folder = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        self._on_progress = on_progress
         self.jobs: dict[str, Job] = {}
         self._waiting: asyncio.Queue[Job] = asyncio.Queue()
         self._number = 0
@@ -137,7 +139,7 @@ class Jobs:
 
     def _path_of(self, text: str) -> Path:
         """Return the scenario that is meant. Raises: BadRequest for what is not below the folders."""
-        given = Path(text)
+        given = Path(text.replace("\0", ""))
         for top in self._tops:
             inside = Path(*given.parts[1:]) if given.parts[:1] == (top.name,) else given
             for each in (given, top / inside):

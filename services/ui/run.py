@@ -6,12 +6,14 @@ import secrets
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from services.recordings import frames
+from services.recordings.writer import NotRecordable
 from services.runtime.config import MeshError
 from services.ui.access import Place
 from services.ui.alarms import Alarms
@@ -28,13 +30,14 @@ from services.ui.streams import SpanFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 SHUTDOWN_S: Final = 2.0
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
 class Options:
     """Where the server listens, what opens it, and what it shows. `hosts`: further names it may be addressed by.
-    `recording`: where the mesh is recorded; None: nowhere. `tops`: folders with the scenarios that may be run,
-    `results`: where what they bring goes."""
+    `recording`: where the mesh is recorded; None: nowhere. Without `must_record` it is shown where that cannot be.
+    `tops`: folders with the scenarios that may be run, `results`: where what they bring goes."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -42,6 +45,7 @@ class Options:
     hosts: tuple[str, ...] = ()
     runs: tuple[Path, ...] = ()
     recording: Path | None = None
+    must_record: bool = False
     tops: tuple[Path, ...] = ()
     results: Path = Path("runs/ui")
 
@@ -89,7 +93,7 @@ async def serve(options: Options, settings: Settings, place: Place | None, on_re
 
 async def _parts(
     options: Options, settings: Settings, place: Place | None, recorded: list[Run], stack: contextlib.AsyncExitStack
-) -> tuple[Parts, list[Coroutine[Any, Any, None]]]:
+) -> tuple[Parts, list[Work]]:
     """Return what the server is made of, and what goes on beside it; the stack closes it."""
     runs = Runs(recorded)
 
@@ -101,7 +105,7 @@ async def _parts(
             runs.live.announce(frames.JOB, job.document())
 
     jobs = Jobs(options.tops, options.results, on_progress)
-    work: list[Coroutine[Any, Any, None]] = [jobs.run()]
+    work: list[Work] = [jobs.run]
     if place is None:
         return Parts(runs, jobs), work
     transport = place.access.transport()
@@ -113,22 +117,27 @@ async def _parts(
     live = runs.live = Live(place, rest, transport.api)
     await live.look()
     if options.recording is not None:
-        recorder = runs.recorder = LiveRecorder(live, rest, options.recording, settings.version)
-        stack.callback(recorder.close)
-        work.append(recorder.run(transport.api))
+        try:
+            recorder = runs.recorder = LiveRecorder(live, rest, options.recording, settings.version)
+            stack.callback(recorder.close)
+            work.append(partial(recorder.run, transport.api))
+        except NotRecordable as error:
+            if options.must_record:
+                raise
+            runs.no_recording = str(error)
     alarms = Alarms(live)
     live.on_look.append(alarms.look)
     commands = CommandLog(live)
     stack.callback(commands.close)
     traces = SpanFiles(place.access.spans) if place.access.spans is not None else None
     objects = Objects(rest, may_write=settings.may_write)
-    return Parts(runs, jobs, objects, explainers, alarms, commands, traces), [*work, live.run()]
+    return Parts(runs, jobs, objects, explainers, alarms, commands, traces), [*work, live.run]
 
 
-async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
+async def _together(work: list[Work]) -> None:
     async with asyncio.TaskGroup() as group:
         for each in work:
-            group.create_task(each)
+            group.create_task(each())
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

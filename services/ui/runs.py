@@ -18,6 +18,7 @@ from services.recordings.format import SUFFIX, Meta
 from services.recordings.reader import Recording
 from services.recordings.writer import Writer
 from services.scenarios.decisions.decision import Decision
+from services.scenarios.recorded import decisions_of
 from services.ui import documents
 from services.ui.lines import Entry
 from services.ui.live import Live
@@ -50,7 +51,7 @@ class Run:
     async def decisions(self) -> list[Decision]:
         """Return what was decided; read once."""
         if self._decisions is None or not self.recording.is_complete:
-            self._decisions = await self.ask(documents.decisions_of)
+            self._decisions = await self.ask(decisions_of)
         return self._decisions
 
     def document(self) -> dict[str, Any]:
@@ -201,6 +202,7 @@ class Runs:
     def __init__(self, recorded: Sequence[Run], live: Live | None = None, recorder: LiveRecorder | None = None) -> None:
         self._recorded = {run.name: run for run in recorded}
         self.live, self.recorder = live, recorder
+        self.no_recording = "it was not asked for"
 
     def documents(self) -> list[dict[str, Any]]:
         """Return `/meta`'s runs, the mesh first."""
@@ -209,7 +211,7 @@ class Runs:
     @property
     def failure(self) -> str:
         """Why nothing more of the mesh is recorded, "" while it is."""
-        return self.recorder.writer.failure if self.recorder is not None else "not recorded"
+        return self.recorder.writer.failure if self.recorder is not None else self.no_recording
 
     def add(self, run: Run) -> None:
         """Show one more recording; one of that name is replaced."""

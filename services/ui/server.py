@@ -27,7 +27,6 @@ from services.api.errors import (
     Unavailable,
 )
 from services.client.discovery import ServedKind
-from services.recordings.reader import Recording
 from services.ui import documents, static_files
 from services.ui.alarms import Alarms
 from services.ui.asking import Explainers
@@ -97,6 +96,7 @@ class Server:
         get, post, put, delete = app.router.add_get, app.router.add_post, app.router.add_put, app.router.add_delete
         get("/", self._root, allow_head=True)
         get("/ui", self._root)
+        get("/readyz", self._ready)
         post(f"{V1}/session", self._session)
         get(f"{V1}/meta", self._meta)
         get(f"{V1}/mesh", self._mesh)
@@ -155,6 +155,9 @@ class Server:
     async def _root(self, request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "/ui/"})
 
+    async def _ready(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
     async def _file(self, request: web.Request) -> web.Response:
         body, content_type = self._static.find(request.match_info["path"] or "index.html")
         return web.Response(body=body, content_type=content_type, charset=static_files.charset(content_type))
@@ -193,7 +196,7 @@ class Server:
                 "runs": self._run_documents(),
                 "switches": documents.switch_documents(),
                 "pages": list(documents.PAGES),
-                "palette": documents.PALETTE,
+                "palette": documents.palette(),
             }
         )
 
@@ -345,7 +348,7 @@ class Server:
         rv = version_of(request.query.get("rv", ""))
         if name or rv:
             run = await self._runs.of(name)
-            return answered(await run.ask(_explained, namespace, pod, rv))
+            return answered(await run.ask(documents.explain, namespace, pod, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
         return answered(await explainers.pod(live.status["processes"], namespace, pod))
@@ -462,10 +465,6 @@ def where(request: web.Request) -> tuple[str, str]:
     """Return namespace and name of a path; `-` is the namespace of what has none."""
     namespace = request.match_info["ns"]
     return "" if namespace == "-" else namespace, request.match_info["name"]
-
-
-def _explained(recording: Recording, namespace: str, pod: str, rv: int) -> dict[str, Any]:
-    return documents.explain(recording, recording.lines(), namespace, pod, rv)
 
 
 def is_dry(request: web.Request) -> bool:

@@ -1,6 +1,7 @@
 """`keplab ui`: the live page of a mesh, and of recordings."""
 
 import asyncio
+import os
 import signal
 import webbrowser
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, fail
+from services.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
 from services.cli.scenario_files import FOLDER, shipped
 
 EPILOG = """\
@@ -40,7 +42,7 @@ Examples:
     "--run",
     "runs",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="recording to show beside the mesh, or instead of one; a folder means all in it; may be repeated",
 )
@@ -72,6 +74,7 @@ Examples:
     "--events", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' event logs"
 )
 @click.option("--spans", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' spans")
+@click.option("--die-with-parent", is_flag=True, hidden=True)
 def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N802
     """Show a mesh as it runs, in a browser.
 
@@ -81,9 +84,12 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     from services.recordings.format import Unreadable
     from services.recordings.writer import NotRecordable
     from services.runtime.config import MeshError
+    from services.runtime.real import die_with_parent
     from services.ui.run import LOOPBACK, Options, read_token, serve
     from services.ui.server import Settings
 
+    if given["die_with_parent"]:
+        die_with_parent(os.environ)
     token_file: Path | None = given["token_file"]
     if host not in LOOPBACK:
         if token_file is None:
@@ -107,7 +113,9 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
         tuple(given["hosts"]),
         tuple(given["runs"]),
         None if str(recording) == "none" or (given["server"] and not given["recording"]) else recording,
+        bool(given["recording"]),
         (experiments, *given["tops"]),
+        Path(os.environ.get(RUNS_VARIABLE, RUNS_DEFAULT)) / "ui",
     )
     settings = Settings(version("keplab"), given["allow_write"], given["allow_break"])
 
