@@ -465,7 +465,7 @@ export class Picture {
         for (let i = 0; i <= COLUMNS; i++) { pen.moveTo(x + i * scale, y); pen.lineTo(x + i * scale, y + ROWS * scale); }
         for (let i = 0; i <= ROWS; i++) { pen.moveTo(x, y + i * scale); pen.lineTo(x + COLUMNS * scale, y + i * scale); }
         pen.stroke();
-        if (scale >= 9) for (let i = 0; i < SLOTS; i++) {
+        if (scale >= 9 && !this.crowded[block]) for (let i = 0; i < SLOTS; i++) {
           const row = this.podAt[block * SLOTS + i];
           if (row >= 0) this.sign(pods.columns, row, x + (i % COLUMNS + 0.5) * scale, y + (Math.floor(i / COLUMNS) + 0.5) * scale, scale, colours);
         }
@@ -479,7 +479,7 @@ export class Picture {
       const name = strings[nodes.columns.name[block]];
       const size = Math.min(12, Math.max(8, scale)), wide = COLUMNS * scale;
       pen.font = `${size}px system-ui, sans-serif`;
-      let text = `${off ? '◌ ' : ''}${cordoned ? '⌧ ' : ''}${name}`;
+      let text = `${off ? '◌ ' : ''}${cordoned ? '⌧ ' : ''}${name}${this.crowded[block] ? `: ${(this.crowded[block] + SLOTS).toLocaleString('en-US')} pods in shares` : ''}`;
       if (pen.measureText(text).width > wide - 4) text = `${text.slice(0, Math.max(2, Math.floor((wide - 12) / (size * 0.56))))}…`;
       const high = size + 3;
       pen.fillStyle = colours.panel;
