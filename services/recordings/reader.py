@@ -108,6 +108,7 @@ class Recording:
         self._places: dict[str, Place] = {}
         self._unpacked: OrderedDict[int, bytes] = OrderedDict()
         self._resources: set[str] = set()
+        self._is_indexed = False
         self.refresh()
 
     @classmethod
@@ -150,18 +151,21 @@ class Recording:
             self.meta = _meta(self.path, self._source.read(META))
         for place in self._new(BODIES, Place):
             self._places[place.sha] = place
-        count = len(self._versions)
-        known = {each.rv for each in self._versions} if count else set()
-        self._versions += (each for each in self._new(VERSIONS, Version) if each.rv not in known)
-        if len(self._versions) == count and count:
+        found = list(self._new(VERSIONS, Version))
+        if not found and self._is_indexed:
             return False
-        zero_s = self.meta.clock.zero_s
-        for each in self._versions[count:]:
-            self._resources.add(each.resource)
-        self._versions.sort(key=lambda each: each.rv)
-        self._zero_s = zero_s
+        # Of two lines about a version the later counts: its body came after it was written.
+        by_rv = {each.rv: each for each in (*self._versions, *found)}
+        named = {each.kind: each.resource for each in by_rv.values() if each.resource != each.kind}
+        for each in found:
+            if each.resource == each.kind in named:
+                # A custom kind, before the recorder knew its definition.
+                by_rv[each.rv] = msgspec.structs.replace(by_rv[each.rv], resource=named[each.kind])
+        self._versions = [by_rv[rv] for rv in sorted(by_rv)]
+        self._resources = {each.resource for each in self._versions}
         self._index()
-        return len(self._versions) > count
+        self._is_indexed = True
+        return bool(found)
 
     def _index(self) -> None:
         """Find out which versions are live when, and at which one may stop."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.api.meta import AnyObject
 from services.api.resources import resources
 from services.api.wire import WatchEvent
 from services.recordings.format import (
@@ -57,6 +58,9 @@ DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _NO_FACTS: Final = frozenset(
     ("type", "group_end", "content_sha256", "prev_rv", "state_hash", "verb", "subresource", "replayed", "owners")
 )
+WITHOUT_BODY_MAX: Final = 10_000
+"""So many versions may still get a body that has another hash than their line says."""
+_STORED: Final = msgspec.json.Decoder(AnyObject)
 _PRIVATE: Final = 0o600
 
 
@@ -143,6 +147,8 @@ class Writer:
         """Hashes of bodies whose version is not known yet, by version: where they are not those that it will name."""
         self._unflushed: dict[int, int] = {}
         """Where in `_waiting` a version is."""
+        self._without_body: dict[int, Version] = {}
+        """Versions that were written without a body, which may still come."""
         self._resources = dict(_resource_of_kind())
         self._zero_s = 0.0
         self._is_begun = False
@@ -220,8 +226,14 @@ class Writer:
         sha = hashlib.sha256(shown).hexdigest()
         place = self._unflushed.get(rv)
         if place is not None:
-            if self._waiting[place].sha != sha:
-                self._waiting[place] = msgspec.structs.replace(self._waiting[place], sha=sha)
+            version = self._waiting[place]
+            if (version.sha, version.resource) != (sha, resource):
+                self._waiting[place] = msgspec.structs.replace(version, sha=sha, resource=resource)
+        elif (written := self._without_body.pop(rv, None)) is not None:
+            if (written.sha, written.resource) != (sha, resource):
+                # Written again, with what is known now; of two lines about a version the later counts.
+                self._unflushed[rv] = len(self._waiting)
+                self._waiting.append(msgspec.structs.replace(written, sha=sha, resource=resource))
         elif not self._seen.has(rv):
             self._late[rv] = sha
         if sha in self._places:
@@ -232,6 +244,40 @@ class Writer:
         self.body_count += 1
         if self._raw_bytes >= BLOCK_BYTES:
             self._guard(self._flush_bodies)
+
+    def stored(self, resource: str, body: bytes, type_: str = ADDED, at_s: float | None = None) -> None:
+        """Record an object as a list, the beginning of a watch, or a watch of a mesh without event files has it: its
+        version as well, if no line of the event log says it; such a version has no line. `at_s`: of the run's own
+        clock, None for when the recording began."""
+        if self.failure or self._is_closed:
+            return
+        try:
+            found = _STORED.decode(body)
+            rv = int(found.metadata.resource_version)
+        except (*UNREADABLE, ValueError):
+            return
+        meta = found.metadata
+        if self._seen.add(rv):
+            is_new = meta.uid not in self._known_uids
+            self._known_uids.add(meta.uid)
+            self._unflushed[rv] = len(self._waiting)
+            self._waiting.append(
+                Version(
+                    rv=rv,
+                    t=self._zero_s if at_s is None else at_s,
+                    type=type_,
+                    resource=resource,
+                    kind=found.kind,
+                    ns=meta.namespace,
+                    name=meta.name,
+                    uid=meta.uid,
+                    owners=tuple(each.uid for each in meta.owner_references) if is_new else (),
+                )
+            )
+            self.version_count += 1
+        self.body(resource, rv, body)
+        if len(self._waiting) >= BLOCK_VERSIONS:
+            self._guard(self._flush_versions)
 
     def _learn_kind(self, body: bytes) -> None:
         """Know how the wire names the objects of a custom kind."""
@@ -284,11 +330,15 @@ class Writer:
             return
         last = self._waiting[-1]
         for version in self._waiting:
-            if version.facts and version.sha in self._places:
+            if version.sha not in self._places:
+                self._without_body[version.rv] = version
+            elif version.facts:
                 version = msgspec.structs.replace(version, facts={})
             self._versions.add(msgspec.json.encode(version) + b"\n")
         self._waiting.clear()
         self._unflushed.clear()
+        while len(self._without_body) > WITHOUT_BODY_MAX:
+            del self._without_body[next(iter(self._without_body))]
         self._versions.flush(last.rv, last.t)
 
     def _write_meta(self) -> None:

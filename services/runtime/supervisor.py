@@ -129,13 +129,15 @@ class Supervisor:
     def __init__(self, options: MeshOptions, lock_fd: int = -1) -> None:
         """`lock_fd`: what holds the directory already, as `lock` returned it."""
         self._options = options
-        self._data = options.data_dir.absolute()
+        self.data_dir = self._data = options.data_dir.absolute()
+        """The directory it runs on."""
         self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
         """The kubeconfig of the administrator."""
         self.events_dir, self.spans_dir = self._data / "events", self._data / "spans"
         """Where the processes' event logs and span files are."""
         self.sockets_dir = self._data / SOCKETS_FOLDER
         """Where the nodes' sockets are, a directory a node."""
+        self._page = ""
         self._clock = RealClock()
         self._random = seeded_random(None)
         self._log = structlog.get_logger()
@@ -310,6 +312,8 @@ class Supervisor:
             "security": self._options.security,
             "switches": list(self._options.switches),
             "certificate_life_s": self._options.certificate_life.total_seconds(),
+            "engine": self._options.engine,
+            "page": self._page,
             "has_faults": self._options.has_faults,
             "faults": self._breaking.status(),
             "processes": [
@@ -329,6 +333,11 @@ class Supervisor:
                 for child in self.children.values()
             ],
         }
+
+    def show_page(self, address: str) -> None:
+        """Have the status say where the live page is that is served beside the mesh."""
+        self._page = address
+        self._write_state()
 
     def client_transport(self, identity: str = "", server: str = "") -> RpcTransport:
         """Return a new connection as one identity, "" for the administrator; close it when done. `server`: one of

@@ -3,7 +3,7 @@ scenario's own observer is sent, and no watch is opened for it.
 """
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,9 @@ import msgspec
 
 from services.api.seams import Clock
 from services.api.times import format_time
-from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+from services.api.wire import Api
 from services.recordings.format import Meta
+from services.recordings.observed import ObservedApi
 from services.recordings.writer import Writer
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.decisions.scores import ScoredDecisions, SimulatedMesh
@@ -48,7 +49,7 @@ class RunRecorder:
 
     def observed(self, api: Api) -> Api:
         """Return the API server for the run's observer: what its watches bring is recorded on the way."""
-        return _Observed(api, self._writer)
+        return ObservedApi(api, self._writer.event)
 
     def begin(self, clock: Clock, started_s: float) -> None:
         """Have the times of the recording count from when the observer began."""
@@ -81,28 +82,6 @@ class RunRecorder:
             digest=result.digest,
             not_recorded=[*NOT_RECORDED, *([] if self._writer.span_count else [NOT_TRACED])],
         )
-
-
-class _Observed:
-    """An API server whose watches are recorded as they are read."""
-
-    def __init__(self, api: Api, writer: Writer) -> None:
-        self._api, self._writer = api, writer
-
-    async def call(self, request: Request) -> Response:
-        return await self._api.call(request)
-
-    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        stream = self._api.watch(request)
-        try:
-            async for batch in stream:
-                for event in batch:
-                    self._writer.event(event)
-                yield batch
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
 
 
 @contextmanager

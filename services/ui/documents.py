@@ -1,8 +1,28 @@
-"""What the page is given as JSON, made of values: runs, switches, palette. Pure."""
+"""What the page is given of a recording as JSON: runs, rows, objects, decisions, traces, differences. Pure.
 
+HTTP, the page in one file and tests use the same functions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from apiserver_fake.rest.tables import cells_of, columns_of
+from services.api.errors import Expired, NotFound
+from services.api.meta import Column, Document, Resource
+from services.api.resources import resources
 from services.api.switches import REGISTER, Switch
+from services.api.times import format_micro_time
+from services.recordings.format import DELETED, Version
+from services.recordings.reader import Recording
+from services.recordings.rows import POOLS
+from services.scenarios.decisions.decision import Decision, Decisions
+from services.scenarios.decisions.difference import Compared, Difference, compare
+from services.scenarios.traces.document import document as trace_document
+from services.scenarios.traces.waterfall import waterfall
+from services.telemetry.eventlog import Line
+from services.telemetry.spans import FinishedSpan
 
 PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference")
 PALETTE: Final = {
@@ -13,6 +33,9 @@ PALETTE: Final = {
     "terminating": {"light": "#A3497D", "dark": "#CC79A7", "sign": "stripe"},
 }
 """By phase or state; the hues are Okabe and Ito's, two of them darkened."""
+NOT_RECORDED: Final = "body not recorded"
+DIFFERENCES_MAX: Final = 1_000
+DECISIONS_SHOWN: Final = ("sched.attempt", "sched.nominate", "sched.victim", "sched.bind_result", "sched.gated")
 
 
 def switch_documents() -> list[dict[str, Any]]:
@@ -30,3 +53,289 @@ def _switch(switch: Switch) -> dict[str, Any]:
         "source": switch.source,
         "scenario": switch.shown_by,
     }
+
+
+def run_document(name: str, recording: Recording) -> dict[str, Any]:
+    """Return a recording as an element of `/meta`'s runs."""
+    meta = recording.meta
+    (first, last), (begin_s, end_s) = recording.rv_range, recording.time_range
+    return {
+        "id": name,
+        "title": meta.title or meta.scenario or name,
+        "scenario": meta.scenario,
+        "arm": meta.arm,
+        "seed": meta.seed,
+        "mode": meta.mode,
+        "from_rv": first,
+        "to_rv": last,
+        "t0": round(begin_s, 6),
+        "t1": round(end_s, 6),
+        "wall_s": meta.clock.wall_s if not meta.clock.is_virtual else 0.0,
+        "kind": "recording",
+        "switches": list(meta.switches),
+        "passed": meta.passed,
+        "digest": meta.digest,
+        "command": meta.command,
+        "not_recorded": list(meta.not_recorded),
+        "clock": {"zero_s": meta.clock.zero_s, "wall_s": meta.clock.wall_s, "is_virtual": meta.clock.is_virtual},
+    }
+
+
+# -- objects ---------------------------------------------------------------------------------------------
+
+
+def kind_documents(recording: Recording) -> list[dict[str, Any]]:
+    """Return the kinds of which the recording has a version."""
+    found = []
+    for name in recording.resources:
+        known = resources().get(name)
+        found.append(
+            {
+                "name": name,
+                "kind": known.kind if known is not None else name,
+                "singular": known.singular if known is not None else "",
+                "short_names": list(known.short_names) if known is not None else [],
+                "namespaced": known.namespaced if known is not None else True,
+                "has_past": True,
+            }
+        )
+    return found
+
+
+def resource_named(recording: Recording, name: str) -> str:
+    """Return the wire name of the kind that is meant, by any of its names. Raises: NotFound."""
+    plain, _, group = name.lower().partition(".")
+    for title in (*recording.resources, *resources()):
+        known = resources().get(title)
+        names = {title.partition(".")[0]}
+        if known is not None:
+            names |= {known.plural, known.singular, known.kind.lower(), *known.short_names}
+        if title == name or (plain in names and (not group or title.partition(".")[2].startswith(group))):
+            return title
+    raise NotFound(f"the recording has no resource type {name!r}")
+
+
+def rows(
+    recording: Recording, resource: str, namespace: str, words: str, rv: int, limit: int, after: str
+) -> dict[str, Any]:
+    """Return rows of a kind as they were at a version (0: the last): the columns of `kubectl get`. `after`: the key
+    that the last answer ended with."""
+    stop = recording.stop_at(rv) if rv else recording.rv_range[1]
+    known = resources().get(resource)
+    columns = columns_of(known) if known is not None else columns_of(Resource(plural=resource))
+    wanted, now_s = words.lower().split(), _wall_at(recording, stop)
+    state = recording.state_at(stop)
+    keys = sorted(key for key in state if key[0] == resource and namespace in ("", key[1]))
+    shown: list[dict[str, Any]] = []
+    more = ""
+    for key in keys:
+        text = f"{key[1]}/{key[2]}"
+        if after and text <= after:
+            continue
+        if len(shown) >= limit:
+            more = f"{shown[-1]['ns']}/{shown[-1]['name']}"
+            break
+        row = _row(recording, columns, state[key], now_s)
+        if all(word in " ".join((row["ns"], *map(str, row["cells"]))).lower() for word in wanted):
+            shown.append(row)
+    return {
+        "kind": resource,
+        "namespaced": known.namespaced if known is not None else True,
+        "columns": [{"name": each.name, "type": each.type, "priority": each.priority} for each in columns],
+        "rows": shown,
+        "rv": stop,
+        "continue": more,
+        "recorded": all(row["recorded"] for row in shown),
+    }
+
+
+def _row(recording: Recording, columns: Sequence[Column], version: Version, now_s: float) -> dict[str, Any]:
+    body = recording.body(version.sha)
+    if body is not None:
+        cells = cells_of(tuple(columns), msgspec.json.decode(body), now_s)
+    else:
+        cells = [version.name if column.format == "name" else NOT_RECORDED for column in columns]
+    return {
+        "ns": version.ns,
+        "name": version.name,
+        "uid": version.uid,
+        "rv": version.rv,
+        "cells": cells,
+        "recorded": body is not None,
+    }
+
+
+def _wall_at(recording: Recording, rv: int) -> float:
+    """Return the wall's time at a version."""
+    newest = next(iter(recording.versions(rv - 1)), None) if rv else None
+    return recording.meta.clock.wall_s + (newest.t if newest is not None else 0.0)
+
+
+def one(recording: Recording, resource: str, namespace: str, name: str, rv: int) -> Document:
+    """Return an object as it was at a version (0: the last). Raises: NotFound; Expired when its body is not
+    recorded."""
+    stop = rv or recording.rv_range[1]
+    version = recording.version_of(resource, namespace, name, stop)
+    if version is None:
+        where = f"{namespace}/{name}" if namespace else name
+        raise NotFound(f'{resource} "{where}" not found at version {stop}')
+    body = recording.body(version.sha)
+    if body is None:
+        details = {"facts": version.facts, "rv": version.rv}
+        raise Expired(f"{NOT_RECORDED}: {resource} {name} at version {version.rv}", details=details)
+    found: Document = msgspec.json.decode(body)
+    return found
+
+
+def versions(recording: Recording, resource: str, namespace: str, name: str) -> dict[str, Any]:
+    """Return an object's versions, oldest first, and which of their bodies are recorded."""
+    wall_s = recording.meta.clock.wall_s
+    return {
+        "items": [
+            {
+                "rv": each.rv,
+                "type": each.type,
+                "t": round(each.t, 6),
+                "time": format_micro_time(wall_s + each.t),
+                "uid": each.uid,
+                "writer": each.identity,
+                "verb": each.verb,
+                "subresource": each.subresource,
+                "request_id": each.req_id,
+                "trace_id": each.trace_id,
+                "changed": [],
+                "recorded": each.type == DELETED or recording.has_body(each),
+                "facts": each.facts,
+            }
+            for each in recording.versions_of(resource, namespace, name)
+        ],
+        "window_start": recording.rv_range[0],
+    }
+
+
+# -- why -------------------------------------------------------------------------------------------------
+
+
+def explain(recording: Recording, lines: Iterable[Line], namespace: str, name: str, rv: int) -> dict[str, Any]:
+    """Return why a pod was where it was at a version (0: the last), from the decisions that the event log has; what
+    would have helped is not known of the past, and the answer says so. Raises: NotFound."""
+    stop = recording.stop_at(rv) if rv else recording.rv_range[1]
+    version = recording.version_of("pods", namespace, name, stop)
+    until_s = _time_at(recording, stop) if rv else float("inf")
+    attempts: list[dict[str, Any]] = []
+    victims: list[str] = []
+    pool, uid = "", version.uid if version is not None else ""
+    for line in lines:
+        obj = line.obj
+        at_s = recording.time_of(line)
+        if obj is None or at_s > until_s or obj["kind"] != "Pod":
+            continue
+        if line.ev == "sched.victim" and uid and line.data.get("preemptor") == uid:
+            victims.append(f"{obj['ns']}/{obj['name']}")
+        if obj["ns"] != namespace or obj["name"] != name or (uid and obj["uid"] != uid):
+            continue
+        if line.ev == "sched.moved":
+            pool = str(line.data.get("to", ""))
+        elif line.ev in DECISIONS_SHOWN:
+            attempts.append({"t": round(at_s, 6), "event": line.ev, "node": line.node, **line.data})
+    if version is None and not attempts:
+        raise NotFound(f"the recording has no pod {namespace}/{name} at version {stop}")
+    tried = [each for each in attempts if each["event"] == "sched.attempt"]
+    last = tried[-1] if tried else dict[str, Any]()
+    body = recording.body(version.sha) if version is not None else None
+    pod: Mapping[str, Any] = msgspec.json.decode(body) if body is not None else {}
+    status = pod.get("status") or {}
+    return {
+        "pod": f"{namespace}/{name}",
+        "uid": uid,
+        "node": (pod.get("spec") or {}).get("nodeName", "") or (last.get("node", "") if body is None else ""),
+        "phase": status.get("phase", ""),
+        "pool": pool,
+        "attempts": last.get("attempt", 0),
+        "outcome": last.get("outcome", ""),
+        "message": last.get("message", ""),
+        "feasible_count": last.get("feasible"),
+        "evaluated": last.get("evaluated"),
+        "rejected_by": last.get("plugins", []),
+        "nominated_node": status.get("nominatedNodeName", "") or last.get("nominated", ""),
+        "victims": victims,
+        "decisions": attempts,
+        "rv": stop,
+        "is_past": True,
+        "left_out": "would_fit_if, wakes_on and the answers of single nodes are known only now, not of the past",
+    }
+
+
+def _time_at(recording: Recording, rv: int) -> float:
+    """Return until when decisions count at a version: up to the next one."""
+    following = next(iter(recording.versions(rv)), None)
+    return following.t if following is not None else float("inf")
+
+
+def queue(recording: Recording, rv: int) -> dict[str, Any]:
+    """Return how many pods were in which pool of the scheduling queue, as far as the recording has moves."""
+    model = recording.model_at(rv or recording.rv_range[1])
+    numbers = model.columns("pods")["pool"]
+    counts = {pool: int((numbers == number).sum()) for number, pool in enumerate(POOLS) if pool}
+    return {"scheduler": "", "counts": counts, "pods": [], "is_past": True, "rv": model.rv}
+
+
+def mesh(lines: Iterable[Line]) -> dict[str, Any]:
+    """Return the processes that wrote the event log: each with its lives."""
+    lives: dict[str, set[str]] = {}
+    for line in lines:
+        lives.setdefault(line.comp, set()).add(line.inc)
+    processes = [
+        {"name": name, "pid": 0, "ready": True, "state": "Recorded", "restarts": len(found) - 1, "fault": None}
+        for name, found in sorted(lives.items())
+    ]
+    return {"processes": processes, "links": [], "faults": [], "conditions": [], "error": ""}
+
+
+def trace(spans: Iterable[FinishedSpan], namespace: str, name: str, *, whole: bool = False) -> dict[str, Any]:
+    """Return a pod's spans and critical path, as `keplab trace -o json` prints them, with depths. Raises: NotFound."""
+    found = waterfall(spans, name, namespace, whole=whole)
+    if found is None:
+        raise NotFound(f"no span names pod {namespace}/{name}")
+    return {
+        **trace_document(found),
+        "begin_ns": found.begin_ns,
+        "end_ns": found.end_ns,
+        "later": found.later,
+        "rows": [{"span_id": row.span.span_id, "depth": row.depth, "critical": row.is_critical} for row in found.rows],
+        "pieces": [
+            {"what": piece.what, "start_ns": piece.start_ns, "end_ns": piece.end_ns, "span_id": piece.span_id}
+            for piece in found.critical_path
+        ],
+    }
+
+
+# -- differences -----------------------------------------------------------------------------------------
+
+
+def decisions_of(recording: Recording) -> list[Decision]:
+    """Return what was decided, in seconds of the recording's clock."""
+    reader, zero_s = Decisions(), recording.meta.clock.zero_s
+    found = (reader.of(line) for line in recording.lines())
+    return [msgspec.structs.replace(each, at_s=each.at_s - zero_s) for each in found if each is not None]
+
+
+def difference(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> dict[str, Any]:
+    """Return how the second run decided differently: the first difference, and the others in the order of time."""
+    found: Compared = compare(first, second, with_times=with_times)
+    return {
+        "counts": {"a": found.counts[0], "b": found.counts[1]},
+        "same": found.same,
+        "last_same": found.last_same,
+        "first": _difference(found.differences[0]) if found.differences else None,
+        "difference_count": len(found.differences),
+        "differences": [_difference(each) for each in found.differences[:DIFFERENCES_MAX]],
+        "reordered": {"a": found.reordered.first, "b": found.reordered.second} if found.reordered else None,
+        "text": "" if found.differences else f"no difference in {found.counts[0]} decisions",
+    }
+
+
+def _difference(each: Difference) -> dict[str, Any]:
+    one, other = each.first, each.second
+    fields = [name for name in ("event", "outcome", "node") if getattr(one, name, None) != getattr(other, name, None)]
+    return {"role": each.role, "at_s": each.at_s, "a": one, "b": other, "fields": fields}

@@ -5,7 +5,8 @@ and notes that something is missing.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,20 +31,26 @@ class Entry(NamedTuple):
 
 
 class LineFeed:
-    """Follows every event file below a folder, from its beginning or from where it ends now."""
+    """Follows every event file below a folder; new ones from their beginning."""
 
-    def __init__(self, folder: Path, *, from_start: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offsets: dict[Path, int] = {}
         self._numbers: dict[str, int] = {}
         self.missing = ""
-        """Which lines are missing, "" for none; of a feed from the start."""
-        self._is_whole = from_start
+        """Which lines are missing, "" for none."""
         self.is_behind = False
         """Whether there was more than one call may read."""
-        if not from_start:
-            for path in folder.glob("*.jsonl"):
-                self._offsets[path] = path.stat().st_size
+
+    def history(self) -> Iterator[Entry]:
+        """Yield what the files have now, in the order of time; `poll` goes on from there."""
+        files = [self._whole(name, pieces) for name, pieces in files_of(self._folder).items()]
+        yield from merge(*files, key=lambda entry: entry.line.mono_ns)
+
+    def _whole(self, name: str, pieces: Sequence[Path]) -> Iterator[Entry]:
+        for path in pieces:
+            while some := list(self._added(name, path)):
+                yield from some
 
     def poll(self) -> list[Entry]:
         """Return lines that were added, oldest first."""
@@ -80,8 +87,7 @@ class LineFeed:
             yield entry
 
     def _note_missing(self, what: str) -> None:
-        if self._is_whole and not self.missing:
-            self.missing = what
+        self.missing = self.missing or what
 
 
 def entry_of(raw: bytes) -> Entry | None:
@@ -103,6 +109,15 @@ class Ring:
     def add(self, entry: Entry) -> None:
         """Keep one more; the oldest goes."""
         self._entries.append(entry)
+
+    def after(self, rv: int) -> list[Entry]:
+        """Return those that were written after the commit of a version."""
+        entries = list(self._entries)
+        for place in range(len(entries) - 1, -1, -1):
+            line = entries[place].line
+            if line.ev == "store.commit" and line.rv is not None and line.rv <= rv:
+                return entries[place + 1 :]
+        return entries
 
     def since(self, wall: str) -> list[Entry]:
         """Return those that are newer than a time of the wall's clock as lines have it; "" means all."""

@@ -6,6 +6,7 @@ server cuts it like any slow watcher, and it begins anew. Bodies are not kept: a
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,9 @@ from services.ui.rest import Rest
 
 TICK_S: Final = 0.05
 LINES_S: Final = 0.1
+SETTLED_S: Final = 0.5
+"""Lines younger than this may still be overtaken by those of another process."""
+HISTORY_LINES: Final = 500
 RATES_S: Final = 1.0
 KINDS_S: Final = 30.0
 SCRAPE_MAX_S: Final = 2.0
@@ -80,6 +84,12 @@ class Live:
         self.feeds: dict[str, Feed] = {}
         self.on_change: list[Callable[[WatchEvent, ServedKind, float], None]] = []
         self.on_lines: list[Callable[[Sequence[Entry]], None]] = []
+        """Called with event lines in the order of their time, half a second late."""
+        self.on_look: list[Callable[[], None]] = []
+        """Called each second, when the processes were looked at."""
+        self.line_feed: LineFeed | None = None
+        self.is_history_read = False
+        self._held: list[Entry] = []
         self._has_changed = False
         self._scraping: aiohttp.ClientSession | None = None
 
@@ -115,6 +125,10 @@ class Live:
                 _log.warning("ui.kinds_unknown", error=str(error))
                 await asyncio.sleep(RATES_S)
 
+    def followed(self) -> list[tuple[str, str]]:
+        """Return the kinds that are followed, each with the namespace that alone is ("": all)."""
+        return [(resource, PARTS.get(resource, "")) for resource in self.feeds]
+
     def _take(self, kind: ServedKind, event: WatchEvent) -> None:
         """Take one change of the mesh."""
         now_s = self.now_s
@@ -133,9 +147,12 @@ class Live:
 
     def flush(self) -> None:
         """Send what has changed to all pages."""
-        if not self._has_changed or not self.listeners:
+        if not self._has_changed:
             return
         self._has_changed = False
+        if not self.listeners:
+            self.model.forget_changes()
+            return
         # Before the frames are made, which begin anew to note what changes.
         self.model.columns("nodes")
         changed: dict[str, Sequence[int]] = {
@@ -147,7 +164,7 @@ class Live:
             listener.columns(made, changed)
 
     def whole(self) -> list[bytes]:
-        """Return all columns as they are; pages that follow miss nothing."""
+        """Return all columns as they are now."""
         self.flush()
         return self.model.frames()
 
@@ -157,22 +174,47 @@ class Live:
         folder = self.place.access.events
         if folder is None:
             return
-        feed = LineFeed(folder, from_start=False)
+        feed = self.line_feed = LineFeed(folder)
+        some: list[Entry] = []
+        for entry in feed.history():
+            some.append(entry)
+            if len(some) >= HISTORY_LINES:
+                self._take_settled(some)
+                some = []
+                await asyncio.sleep(0)
+        self._take_settled(some)
+        self.is_history_read = True
         while True:
-            entries = feed.poll()
-            if entries:
+            if entries := feed.poll():
                 self.take_lines(entries)
+            self._settle_lines()
             await asyncio.sleep(0 if feed.is_behind else LINES_S)
 
+    def _take_settled(self, entries: Sequence[Entry]) -> None:
+        """Take lines that no other will be before."""
+        for entry in entries:
+            self.ring.add(entry)
+        for call in self.on_lines:
+            call(entries)
+
+    def _settle_lines(self) -> None:
+        """Hand on the lines that no line of another process will be before any more."""
+        before_ns = int((time.monotonic() - SETTLED_S) * 1e9)
+        split = bisect_left(self._held, before_ns, key=lambda entry: entry.line.mono_ns)
+        ready, self._held = self._held[:split], self._held[split:]
+        if ready:
+            for call in self.on_lines:
+                call(ready)
+
     def take_lines(self, entries: Sequence[Entry]) -> None:
-        """Take event lines that were written."""
+        """Show lines as they come."""
+        self._held += entries
+        self._held.sort(key=lambda entry: entry.line.mono_ns)
         for entry in entries:
             self.ring.add(entry)
             if entry.line.ev == "sched.moved" and entry.line.obj is not None:
                 self.model.move(entry.line.obj["uid"], str(entry.line.data.get("to", "")))
                 self._has_changed = True
-        for call in self.on_lines:
-            call(entries)
         for listener in list(self.listeners):
             listener.lines(entries)
 
@@ -181,6 +223,8 @@ class Live:
     async def _show_rates(self) -> None:
         while True:
             await self.look()
+            for call in self.on_look:
+                call()
             if self.listeners:
                 now_s, rv = self.now_s, self.model.rv
                 self._send(frames.RATES, self.mesh_document(), rv, now_s)

@@ -75,6 +75,10 @@ class Outbox:
         self.cut_lines_total += count
         self._missed(rv)["lines"] += count
 
+    def note_missing(self, count: int, rv: int) -> None:
+        """Note that so many lines are not sent."""
+        self._missed(rv)["lines"] += count
+
     def put(self, kind: int, frame: bytes) -> None:
         """Send a document; of a kind that is replaced only the newest is kept."""
         if kind in REPLACED:

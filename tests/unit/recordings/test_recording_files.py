@@ -238,3 +238,17 @@ def test_versions_that_come_out_of_order_are_read_in_order(tmp_path):
     with Recording.open(path) as recording:
         assert [each.rv for each in recording.versions()] == list(range(1, history.rv + 1))
         assert recording.state_at(history.rv).keys() == history.states[-1].keys()
+
+
+def test_a_body_that_comes_after_its_version_was_written_is_found(tmp_path):
+    history, path = some_history(1), tmp_path / "a.keprec"
+    history.commit("secrets", {"metadata": {"name": "s", "namespace": "shop", "uid": "s"}, "data": {"a": "YWJj"}})
+    writer = written(path, history, with_bodies=False)
+    writer.flush()
+    for event in history.events:
+        writer.event(event)
+    writer.close(Meta(ended="now"))
+
+    with Recording.open(path) as recording:
+        assert [each.rv for each in recording.versions() if not recording.has_body(each)] == []
+        assert "••• 3 bytes" in recording.object_at("secrets", "shop", "s", history.rv).decode()
