@@ -1,6 +1,6 @@
 // The shell: top bar, rail, page, time line, palette, help and keys.
 import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 'keplab/html.js';
-import {state, view, go, notify, select, momentOf, rowOf} from 'keplab/state.js';
+import {state, view, go, notify, select, momentOf, originOf, rowOf} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
 import {Dialog} from 'keplab/dialog.js';
@@ -45,8 +45,7 @@ function Connection() {
 }
 
 function Top() {
-  const meta = state.meta.value, runs = meta.runs || [], id = state.run.value;
-  const origin = runs.find((each) => each.id === id)?.wall_s || 0;
+  const meta = state.meta.value, runs = meta.runs || [], id = state.run.value, origin = originOf(id);
   return html`<header class="top">
     <a class="brand" href="#/cluster" aria-label="keplab, to the cluster">keplab</a>
     <label class="run"><span class="word">run</span>
@@ -62,7 +61,7 @@ function Top() {
   </header>`;
 }
 
-const titleOf = (run) => [run.title || run.id, run.arm, run.seed !== undefined && run.seed !== null && run.seed !== '' ? `seed ${run.seed}` : ''].filter(Boolean).join(' · ');
+const titleOf = (run) => (run.kind === 'live' ? run.title || run.id : [run.arm, run.seed !== undefined && run.seed !== null && run.seed !== '' ? `seed ${run.seed}` : '', run.title || run.id].filter(Boolean).join(' · '));
 
 /** `/` searches names, `:` jumps to a kind: `:pods -n shop`. */
 function Search() {

@@ -108,6 +108,9 @@ function moved(target, message) {
 
 function json(target, {kind, header, rv, time}) {
   if (kind === 'lines') {
+    // Lines have the monotonic clock of the machine; the page has the run's, which began at zero_s.
+    const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
+    for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
@@ -161,7 +164,7 @@ async function open(id) {
     const dict = /** @type {ReplaySource} */ (source).dict(id);
     await ask({t: 'open', run: id, index, dict}, dict ? [dict.buffer] : []);
     target.head.value = {rv: index.to_rv, time: index.t1};
-    target.history.value = {t: index.history.t, rv: index.history.rv};
+    target.history.value = await /** @type {ReplaySource} */ (source).json(id, 'history');
     await seek(index.to_rv, id);
     /** @type {ReplaySource} */ (source).lines(id).then((lines) => {
       target.addLines(lines || []);

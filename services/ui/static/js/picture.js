@@ -74,6 +74,7 @@ export class Picture {
     this.selectedNode = -1; this.selectedPod = -1; this.hover = null;
     this.draws = 0; this.written = 0;
     this.onDraw = /** @type {(() => void)|null} */ (null);
+    this.shape = ''; this.names = /** @type {any} */ ([]); this.groupKey = /** @type {string[]} */ ([]);
     this.stop = () => { cancelAnimationFrame(this.asked); view.watchers.delete(this.watcher); };
     this.watcher = (change) => this.changed(change);
     view.watchers.add(this.watcher);
@@ -176,10 +177,18 @@ export class Picture {
 
   /** Where each block's corner is in the picture, by group. */
   layout() {
-    const {nodes} = this.view.columns.peek(), groups = new Map();
-    this.groupKey = new Array(nodes.rows);
-    for (let row = 0; row < nodes.rows; row++) {
-      const key = this.groupKey[row] = this.keyOf(row);
+    const {nodes} = this.view.columns.peek(), groups = new Map(), keys = new Array(nodes.rows);
+    for (let row = 0; row < nodes.rows; row++) keys[row] = this.keyOf(row);
+    this.readAges(nodes);
+    // A seek brings everything anew, but seldom other nodes: the blocks stay where they are.
+    const names = nodes.columns.name, shape = `${this.group} ${this.looseBlocks} ${this.width} ${this.height} ${this.nodeRows}`;
+    const same = shape === this.shape && keys.every((key, row) => key === this.groupKey[row] && names[row] === this.names[row]);
+    this.groupKey = keys;
+    if (same) { if (this.fitted) this.fit(); return; }
+    this.shape = shape;
+    this.names = names ? names.slice(0, nodes.rows) : [];
+    for (const row of this.inOrder(nodes.rows)) {
+      const key = keys[row];
       if (!key) continue;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(row);
@@ -194,10 +203,21 @@ export class Picture {
       this.data = this.imagePen.createImageData(this.world.w, this.world.h);
       this.pixels = new Uint32Array(this.data.data.buffer);
     }
+    if (this.fitted) this.fit();
+  }
+
+  readAges(nodes) {
     this.oldest = Infinity; this.newest = -Infinity;
     const created = nodes.columns.created;
     for (let row = 0; row < nodes.rows; row++) if (nodes.columns.name[row]) { this.oldest = Math.min(this.oldest, created[row]); this.newest = Math.max(this.newest, created[row]); }
-    if (this.fitted) this.fit();
+  }
+
+  /** Rows of nodes by name, n-2 before n-10. */
+  inOrder(count) {
+    const {nodes, strings} = this.view.columns.peek(), rows = Array.from({length: count}, (_, row) => row);
+    const parts = rows.map((row) => { const name = strings[nodes.columns.name[row]] || '', found = /^(.*?)(\d*)$/.exec(name); return [found[1], Number(found[2] || -1), row]; });
+    parts.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1] || a[2] - b[2]));
+    return parts.map((part) => part[2]);
   }
 
   /** Chooses what is shown: mode, group, filter (compiled by filter.js, or null). */

@@ -275,8 +275,7 @@ export class ReplaySource {
   trace(ns, pod, run = this.index.first) { return this.precomputed(run, `trace/${ns}/${pod}`, `A trace of pod ${ns}/${pod}`); }
 
   async diff(a, b, options = {}) {
-    const key = `${a}|${b}${options.when ? '|when' : ''}`;
-    const found = (this.index.diffs || {})[key];
+    const found = await this.json('all', `diff-${a}-${b}${options.times ? '-times' : ''}`);
     if (!found) throw new Refused({code: 404, reason: 'NotFound', message: `A difference of ${a} and ${b} is not in this file`});
     return found;
   }

@@ -138,9 +138,22 @@ export function rowOf(table, ns, name, of = view.peek()) {
   return -1;
 }
 
+const runOf = (id) => (state.meta.peek().runs || []).find((each) => each.id === id);
+
+/** Seconds between a run's clock and 1970. @param {string} id */
+export function wallOf(id) {
+  const run = runOf(id);
+  return run?.clock?.wall_s ?? run?.wall_s ?? 0;
+}
+
+/** The same for what is written on the screen: 0 in a simulation, whose seconds are shown as they are. @param {string} id */
+export function originOf(id) {
+  return runOf(id)?.clock?.is_virtual ? 0 : wallOf(id);
+}
+
 /** The moment as it is copied: `run/arm/seed@rv`. @param {View} of */
 export function momentOf(of = view.peek()) {
   const run = (state.meta.peek().runs || []).find((each) => each.id === of.id);
-  const words = run && run.kind !== 'live' ? [run.title || run.id, run.arm, run.seed].filter((word) => word !== undefined && word !== null && word !== '') : [of.id];
+  const words = run && run.kind !== 'live' ? [run.short || run.title || run.id, run.arm, run.seed].filter((word) => word !== undefined && word !== null && word !== '') : [of.id];
   return `${words.join('/')}@rv${of.rv.peek()}`;
 }

@@ -35,7 +35,7 @@ export function VirtualTable({columns, rows, keyOf, picked, onPick, onOpen, labe
     const chosen = picked === undefined ? at : Math.max(0, list.findIndex((row) => keyOf(row) === picked));
     if (jump && !event.ctrlKey && !event.metaKey) { event.preventDefault(); event.stopPropagation(); move((picked === undefined || picked === null ? -1 : chosen) + jump); } else if (event.key === 'Enter' && event.target === box.current && list[chosen]) { event.preventDefault(); event.stopPropagation(); (onOpen || onPick)?.(list[chosen]); }
   };
-  const grid = {gridTemplateColumns: columns.map((column) => column.width || 'minmax(70px, 1fr)').join(' ')};
+  const grid = {gridTemplateColumns: columns.map((column) => column.width || (column.num ? 'minmax(64px, .8fr)' : 'minmax(78px, 1fr)')).join(' ')};
   const sort = (column) => setOrder(order && order[0] === column.id ? (order[1] === 1 ? [column.id, -1] : null) : [column.id, 1]);
   return html`<div class="vtable" role="grid" aria-label=${label} aria-rowcount=${list.length + 1} tabindex="0" ref=${box} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${onKeyDown}>
     <div class="vhead" role="row" style=${grid} aria-rowindex="1">

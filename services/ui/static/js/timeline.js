@@ -1,6 +1,6 @@
 // The time line: the strip below every page, and the same with all its tracks as a page. Drag seeks, the wheel zooms.
 import {html, signal, useEffect, useRef} from 'keplab/html.js';
-import {state, view, notify} from 'keplab/state.js';
+import {state, view, notify, originOf} from 'keplab/state.js';
 import {seek, seekTime, play, toHead} from 'keplab/engine.js';
 import {register, run} from 'keplab/commands.js';
 import {TRACKS, STOPS} from 'keplab/marks.js';
@@ -196,8 +196,6 @@ function axis(pen, x, from, to, width, y, colours) {
     if (x(at) + pen.measureText(text).width < width) pen.fillText(text, x(at) + 3, y + 2);
   }
 }
-
-const originOf = (id) => (state.meta.peek().runs || []).find((each) => each.id === id)?.wall_s || 0;
 
 function lowerBound(list, value) { return lowerBoundBy(list, value, (each) => each); }
 function lowerBoundBy(list, value, of) {

@@ -1,6 +1,6 @@
 // The cluster: nodes and pods as an image, the card of what is selected, and the same as a table.
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, select, rowOf} from 'keplab/state.js';
+import {state, view, select, rowOf, wallOf} from 'keplab/state.js';
 import {register, run} from 'keplab/commands.js';
 import {Picture, MODES, GROUPS, fragmentation, SLOTS} from 'keplab/picture.js';
 import {parseFilter} from 'keplab/filter.js';
@@ -195,8 +195,7 @@ function NodeCard({name}) {
 
 /** Seconds since 1970 at the moment that is shown. */
 function now() {
-  const own = (state.meta.peek().runs || []).find((each) => each.id === state.run.peek());
-  return state.time.peek() + (own?.wall_s || 0);
+  return state.time.peek() + wallOf(state.run.peek());
 }
 
 /** A pod: where it is, what it asks for, and its containers from the document. */

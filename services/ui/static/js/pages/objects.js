@@ -1,6 +1,6 @@
 // Objects as kubectl lists them; a document as YAML, its summary, its versions and what differs between two of them.
-import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, go, select, notify} from 'keplab/state.js';
+import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {state, go, select, notify, wallOf, originOf} from 'keplab/state.js';
 import {source, seek} from 'keplab/engine.js';
 import {register, run, available} from 'keplab/commands.js';
 import {VirtualTable} from 'keplab/table.js';
@@ -42,6 +42,8 @@ function useAnswer(load, keys) {
   return {...answer, again: ask};
 }
 
+const wide = signal(false);
+
 function List({at}) {
   const [more, setMore] = useState(/** @type {any[]} */ ([])), [rest, setRest] = useState('');
   const answer = useAnswer((rv) => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv, limit: LIMIT}).then((value) => { setMore([]); setRest(value.continue || ''); return value; }), [at.kind, at.ns, at.q]);
@@ -51,11 +53,11 @@ function List({at}) {
   const next = () => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv: state.live.peek() ? undefined : state.rv.peek(), limit: LIMIT, continue: rest}).then((value) => { setMore([...more, ...value.rows]); setRest(value.continue || ''); }, (error) => notify(error.message, 'bad'));
   if (answer.error) return html`<p class="error" role="alert">${answer.error.message}</p>`;
   if (!found) return html`<p class="empty">loading ${at.kind} …</p>`;
-  const names = found.columns.map((column) => (typeof column === 'string' ? column : column.name)), namespaced = rows.some((row) => row.ns);
+  const names = found.columns.map((column) => (typeof column === 'string' ? column : column.name)), shownAt = names.map((_, index) => index).filter((index) => wide.value || !found.columns[index].priority), namespaced = rows.some((row) => row.ns);
   const columns = [
     ...(namespaced && !at.ns ? [{id: 'ns', title: 'Namespace', cell: (row) => row.ns}] : []),
-    ...names.map((title, index) => ({
-      id: title, title, width: title.toUpperCase() === 'NAME' ? 'minmax(150px, 2fr)' : undefined,
+    ...shownAt.map((index) => [names[index], index]).map(([title, index]) => ({
+      id: title, title, width: {NAME: 'minmax(150px, 2fr)', STATUS: 'minmax(90px, 1.6fr)', MESSAGE: 'minmax(160px, 3fr)', REASON: 'minmax(90px, 1.4fr)', READY: '64px', RESTARTS: '80px', AGE: '64px'}[title.toUpperCase()],
       cell: (row) => text(row.cells[index], title), sort: (row) => sortable(row.cells[index], title),
     })),
   ];
@@ -63,7 +65,7 @@ function List({at}) {
   return html`<${VirtualTable} label=${at.kind} columns=${columns} rows=${rows} keyOf=${key} picked=${at.open ? `${at.open.ns}/${at.open.name}` : null}
       onPick=${(row) => { move({open: {ns: row.ns || '', name: row.name}, a: 0, b: 0}); if (found.kind === 'pods' || at.kind === 'pods' || at.kind === 'po') select({kind: 'pods', ns: row.ns, name: row.name}); else if (at.kind === 'nodes' || at.kind === 'no') select({kind: 'nodes', ns: '', name: row.name}); }}
       empty=${at.q || at.ns ? `No ${at.kind} fit.` : `There are no ${at.kind} at this version.`} />
-    <p class="soft small-print">${count(rows.length)}${found.total ? ` of ${count(found.total)}` : ''} ${at.kind}${rest ? html` <button class="small" onClick=${next}>${LIMIT} more</button>` : ''}</p>`;
+    <p class="soft small-print">${count(rows.length)}${found.total ? ` of ${count(found.total)}` : ''} ${at.kind}${rest ? html` <button class="small" onClick=${next}>${LIMIT} more</button>` : ''}${found.columns.some((column) => column.priority) ? html` <button class="small" aria-pressed=${wide.value} onClick=${() => { wide.value = !wide.value; }}>wide</button>` : ''}</p>`;
 }
 
 /** A cell as text. A creation time (an age that is not computed yet) is counted to the moment that is shown. */
@@ -86,8 +88,7 @@ function sortable(cell, title) {
 }
 
 function now() {
-  const own = (state.meta.peek().runs || []).find((each) => each.id === state.run.peek());
-  return state.time.peek() + (own?.wall_s || 0);
+  return state.time.peek() + wallOf(state.run.peek());
 }
 
 function Yaml({document, managed}) {
@@ -133,6 +134,11 @@ function Describe({at, document}) {
   void at;
 }
 
+/** The first fields that changed. @param {string[]} changed */
+function shortly(changed) {
+  return changed.length > 2 ? `${changed.slice(0, 2).join(', ')} and ${changed.length - 2} more` : changed.join(', ');
+}
+
 /** The versions of an object; two of them beside each other. */
 function Versions({at}) {
   const answer = useAnswer(() => source.versions(at.kind, at.open.ns, at.open.name, state.run.peek()), [at.kind, at.open.ns, at.open.name]);
@@ -148,14 +154,14 @@ function Versions({at}) {
   }, [a, b, at.kind, at.open.ns, at.open.name]);
   if (answer.error) return html`<p class="error">${answer.error.message}</p>`;
   if (!answer.value) return html`<p class="empty">loading versions …</p>`;
-  const origin = (state.meta.value.runs || []).find((each) => each.id === state.run.value)?.wall_s || 0;
-  const time = (each) => (typeof each.time === 'number' ? moment(each.time, origin) : String(each.time || ''));
+  const origin = originOf(state.run.value);
+  const time = (each) => (typeof each.t === 'number' && !origin ? moment(each.t) : typeof each.time === 'number' ? moment(each.time, origin) : each.time ? moment(Date.parse(each.time) / 1000 - 1, 1) : '');
   return html`<table class="versions"><thead><tr><th>old</th><th>new</th><th>Version</th><th>Time</th><th>Type</th><th>Writer</th><th>What</th><th>Trace</th></tr></thead><tbody>
       ${list.map((each) => html`<tr key=${each.rv} class=${each.recorded === false ? 'unrecorded' : ''}>
         <td><input type="radio" name="a" aria-label="old rv ${each.rv}" disabled=${each.recorded === false || each.type === 'DELETED'} checked=${each.rv === a} onChange=${() => move({a: each.rv, b})} /></td>
         <td><input type="radio" name="b" aria-label="new rv ${each.rv}" disabled=${each.recorded === false || each.type === 'DELETED'} checked=${each.rv === b} onChange=${() => move({a, b: each.rv})} /></td>
         <td><button class="plain link" title="show this moment" onClick=${() => seek(each.rv)}>${count(each.rv)}</button></td><td>${time(each)}</td><td>${each.type}</td><td>${each.writer || each.identity || '–'}${each.request_id ? html` <code class="soft">${each.request_id.slice(0, 8)}</code>` : ''}</td>
-        <td class="wrap">${each.recorded === false ? 'body not recorded' : (each.changed || []).join(', ')}</td><td>${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</td></tr>`)}
+        <td class="what" title=${(each.changed || []).join('\n')}>${each.recorded === false ? 'body not recorded' : shortly(each.changed || [])}</td><td>${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</td></tr>`)}
     </tbody></table>
     ${list.length === 0 && html`<p class="empty">No version is known.</p>`}
     ${answer.value.window_start ? html`<p class="soft">What is older than rv ${count(answer.value.window_start)} is not in the window.</p>` : ''}

@@ -1,6 +1,6 @@
 // The time line with all its tracks, and its marks as a table.
 import {html, signal} from 'keplab/html.js';
-import {state} from 'keplab/state.js';
+import {state, originOf} from 'keplab/state.js';
 import {TimeCanvas, Transport, goTo} from 'keplab/timeline.js';
 import {VirtualTable} from 'keplab/table.js';
 import {count, moment} from 'keplab/format.js';
@@ -22,7 +22,7 @@ function fitting(marks, wanted, earlier) {
 }
 
 function TimeLine() {
-  const marks = state.marks.value, found = fitting(marks, text.value, before.value), run = (state.meta.value.runs || []).find((each) => each.id === state.run.value), origin = run?.wall_s || 0;
+  const marks = state.marks.value, found = fitting(marks, text.value, before.value), origin = originOf(state.run.value);
   const columns = [
     {id: 'time', title: 'Time', width: '120px', num: true, cell: (mark) => moment(mark.time, origin), sort: (mark) => mark.time},
     {id: 'rv', title: 'Version', width: '100px', num: true, cell: (mark) => (mark.rv ? count(mark.rv) : ''), sort: (mark) => mark.rv || 0},
