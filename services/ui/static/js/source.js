@@ -6,7 +6,8 @@
 //   object(kind, ns, name, rv, run) → {document, rv, time} · versions(kind, ns, name, run) → {versions: [{rv, time, type, writer, verb, request_id, trace_id, changed, recorded}], window_start}
 //   explain(ns, pod, rv, run) · queue(run) · mesh(run) · trace(ns, pod, run) · diff(a, b, options)
 //   breakIt(target, action, more) · apply(yaml, {dryRun, force}) · put(kind, ns, name, document, {dryRun}) · remove(kind, ns, name)
-//   job(request) · jobs() · jobOf(id) · cancel(id) · stories()
+//   job(request) · jobs() · jobOf(id) · cancel(id) · resultOf(id) → the comparison's document · scenarios()
+//   put takes a document, or YAML as text.
 //
 // A refusal is a `Refused` with Kubernetes' Status: {code, reason, message, details}.
 
@@ -46,16 +47,17 @@ export class LiveSource {
     return meta;
   }
 
-  /** @param {string} path @param {{method?: string, body?: any, query?: Record<string, any>, binary?: boolean, signal?: AbortSignal}} [how] */
-  async ask(path, {method = 'GET', body, query = {}, binary = false, signal} = {}) {
+  /** @param {string} path @param {{method?: string, body?: any, text?: string, query?: Record<string, any>, binary?: boolean, signal?: AbortSignal}} [how] */
+  async ask(path, {method = 'GET', body, text, query = {}, binary = false, signal} = {}) {
     const url = new URL(path, this.base);
     for (const key in query) if (query[key] !== undefined && query[key] !== null && query[key] !== '') url.searchParams.set(key, String(query[key]));
     const headers = {};
     if (method !== 'GET') headers['X-Keplab-CSRF'] = this.csrf;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
+    if (text !== undefined) headers['Content-Type'] = 'application/yaml';
     let answer;
     try {
-      answer = await fetch(url, {method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal});
+      answer = await fetch(url, {method, headers, body: body === undefined ? text : JSON.stringify(body), credentials: 'same-origin', signal});
     } catch (error) {
       if (signal && signal.aborted) throw error;
       throw new Refused({code: 0, reason: 'Unreachable', message: 'The server of this page does not answer.'});
@@ -91,19 +93,20 @@ export class LiveSource {
     return {...answer, versions: answer.versions || answer.items};
   }
   explain(ns, pod, rv, run) { return this.ask(`explain/${word(ns)}/${word(pod)}`, {query: {rv, run: other(run)}}); }
-  queue(run) { return this.ask('queue', {query: {run: other(run)}}); }
+  queue(run, rv) { return this.ask('queue', {query: {run: other(run), rv}}); }
   mesh(run) { return this.ask('mesh', {query: {run: other(run)}}); }
   trace(ns, pod, run) { return this.ask(`trace/${word(ns)}/${word(pod)}`, {query: {run: other(run)}}); }
   diff(a, b, options = {}) { return this.ask('diff', {query: {a, b, ...options}}); }
   breakIt(target, action, more = {}) { return this.ask('break', {method: 'POST', body: {target, action, ...more}}); }
   apply(yaml, {dryRun = false, force = false} = {}) { return this.ask('apply', {method: 'POST', body: {yaml, dry_run: dryRun, force}}); }
-  put(kind, ns, name, document, {dryRun = false} = {}) { return this.ask(objectPath(kind, ns, name), {method: 'PUT', body: document, query: {dryRun: dryRun ? 'All' : undefined}}); }
+  put(kind, ns, name, document, {dryRun = false} = {}) { return this.ask(objectPath(kind, ns, name), {method: 'PUT', [typeof document === 'string' ? 'text' : 'body']: document, query: {dryRun: dryRun ? 'All' : undefined}}); }
   remove(kind, ns, name) { return this.ask(objectPath(kind, ns, name), {method: 'DELETE'}); }
   job(request) { return this.ask('jobs', {method: 'POST', body: request}); }
   jobs() { return this.ask('jobs'); }
   jobOf(id) { return this.ask(`jobs/${word(id)}`); }
   cancel(id) { return this.ask(`jobs/${word(id)}`, {method: 'DELETE'}); }
-  stories() { return this.ask('stories'); }
+  resultOf(id) { return this.ask(`jobs/${word(id)}/result`); }
+  scenarios() { return this.ask('scenarios'); }
 }
 
 const word = encodeURIComponent;
@@ -281,7 +284,13 @@ export class ReplaySource {
   }
 
   async jobs() { return {jobs: []}; }
-  async stories() { return {stories: []}; }
+  async scenarios() { return {scenarios: []}; }
+  /** The comparison that this file was written of, or a refusal. */
+  async resultOf() {
+    const found = await this.json('all', 'comparison');
+    if (!found) throw new Refused({code: 404, reason: 'NotFound', message: 'A comparison is not in this file.'});
+    return found;
+  }
   async absent() { throw new Refused({code: 405, reason: 'MethodNotAllowed', message: 'This is a recording: nothing can be changed.'}); }
   breakIt() { return this.absent(); }
   apply() { return this.absent(); }
