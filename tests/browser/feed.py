@@ -32,7 +32,7 @@ class Feed:
         app.router.add_get("/ui/v1/meta", self.meta)
         app.router.add_get("/ui/v1/socket", self.socket)
         app.router.add_get("/ui/v1/state", self.state)
-        app.router.add_get("/", lambda _: web.FileResponse(STATIC / "index.html"))
+        app.router.add_get("/", self.index)
         app.router.add_static("/", STATIC)
         app.cleanup_ctx.append(self.running)
         return app
@@ -41,6 +41,9 @@ class Feed:
         task = asyncio.create_task(self.send())
         yield
         task.cancel()
+
+    async def index(self, request):
+        return web.FileResponse(STATIC / "index.html")
 
     async def meta(self, request):
         run = {

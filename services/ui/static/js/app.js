@@ -3,9 +3,10 @@ import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 
 import {state, view, go, notify, select, momentOf, originOf, rowOf} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
+import {kindWords} from 'keplab/words.js';
 import {Dialog} from 'keplab/dialog.js';
 import {Strip} from 'keplab/timeline.js';
-import {count, moment, span} from 'keplab/format.js';
+import {count, moment} from 'keplab/format.js';
 import {pages} from 'keplab/pages/index.js';
 
 const byId = new Map(pages.map((page) => [page.id, page]));
@@ -94,22 +95,6 @@ function Search() {
     </ul>`}</div>`;
 }
 
-/** The words after `:` as kubectl would read them: `po -n shop web`, `pods -A`. @param {string} text */
-export function kindWords(text) {
-  const words = text.trim().split(/\s+/).filter(Boolean), query = {};
-  if (!words.length) return null;
-  const kind = words.shift() || '', rest = [];
-  while (words.length) {
-    const word = words.shift() || '';
-    if (word === '-n' || word === '--namespace') query.ns = words.shift() || '';
-    else if (word.startsWith('-n') && word.length > 2 && !word.startsWith('--')) query.ns = word.slice(2);
-    else if (word.startsWith('--namespace=')) query.ns = word.slice(12);
-    else if (word !== '-A' && word !== '--all-namespaces') rest.push(word);
-  }
-  if (rest.length) query.q = rest.join(' ');
-  return {kind, query};
-}
-
 function Rail() {
   const here = state.route.value.id;
   return html`<nav class="rail" aria-label="pages">
@@ -176,8 +161,8 @@ function Palette({close}) {
 function App() {
   const route = state.route.value, page = byId.get(route.id) || pages[0], overlay = byId.get(state.overlay.value);
   const main = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => register((page.commands || []).map((command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
-  useEffect(() => (overlay ? register((overlay.commands || []).map((command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
+  useEffect(() => register((page.commands || []).map((/** @type {any} */ command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
+  useEffect(() => (overlay ? register((overlay.commands || []).map((/** @type {any} */ command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
   useEffect(() => { document.title = `${page.title} · keplab`; }, [page.id]);
   const close = () => { state.overlay.value = ''; main.current?.focus(); };
   return html`
@@ -267,4 +252,3 @@ async function main() {
 }
 
 main();
-void span;

@@ -23,7 +23,7 @@ export function emptyTable() {
  * @returns {Record<string, Values>}
  */
 export function viewsOf(buffer, start, rows, columns) {
-  const views = {};
+  const views = /** @type {Record<string, Values>} */ ({});
   for (const [name, type, width, offset] of columns) views[name] = new TYPES[type](buffer, start + offset, rows * width);
   return views;
 }
@@ -55,11 +55,4 @@ function grown(table, name, like, length) {
   if (now) more.set(now);
   table.columns[name] = more;
   return more;
-}
-
-/** @param {Record<string, Values>} views @param {number} rows @param {Array<[string, string, number, number]>} columns @returns {Table} */
-export function tableOf(views, rows, columns) {
-  const width = {};
-  for (const [name, , wide] of columns) width[name] = wide;
-  return {rows, columns: views, width};
 }

@@ -2,7 +2,7 @@
 import {batch} from '@preact/signals';
 import {View, views, view, state, notify} from 'keplab/state.js';
 import {LiveSource, ReplaySource} from 'keplab/source.js';
-import {tableOf, viewsOf, scatter, emptyTable} from 'keplab/columns.js';
+import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
 import {markOf} from 'keplab/marks.js';
 
 /** @type {LiveSource|ReplaySource} */

@@ -70,7 +70,13 @@ export class Picture {
     this.imagePen = /** @type {CanvasRenderingContext2D} */ (this.image.getContext('2d'));
     this.pixels = new Uint32Array(0);
     this.data = /** @type {ImageData|null} */ (null);
-    this.dirty = null; this.asked = 0;
+    this.dirty = /** @type {number[]|null} */ (null); this.asked = 0;
+    this.nodeRows = 0; this.looseBlocks = 0; this.blocks = 0; this.nextLoose = 0;
+    /** Of each slot its pod's row, −1 for none; of each pod its slot, −1 for none, −2 − node when its node is full. */
+    this.podAt = new Int32Array(0); this.slotOf = new Int32Array(0);
+    /** Of each block: pods without a slot, the corner in the picture, readiness as it is drawn. */
+    this.crowded = new Uint16Array(0); this.cornerX = new Int32Array(0); this.cornerY = new Int32Array(0); this.stateOf = new Uint8Array(0);
+    this.colours = theme(); this.matches = /** @type {any} */ (null); this.oldest = 0; this.newest = 0;
     this.selectedNode = -1; this.selectedPod = -1; this.hover = null;
     this.draws = 0; this.written = 0;
     this.onDraw = /** @type {(() => void)|null} */ (null);
@@ -215,9 +221,9 @@ export class Picture {
   /** Rows of nodes by name, n-2 before n-10. */
   inOrder(count) {
     const {nodes, strings} = this.view.columns.peek(), rows = Array.from({length: count}, (_, row) => row);
-    const parts = rows.map((row) => { const name = strings[nodes.columns.name[row]] || '', found = /^(.*?)(\d*)$/.exec(name); return [found[1], Number(found[2] || -1), row]; });
-    parts.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1] || a[2] - b[2]));
-    return parts.map((part) => part[2]);
+    const parts = rows.map((row) => { const name = strings[nodes.columns.name[row]] || '', found = /** @type {RegExpExecArray} */ (/^([^]*?)(\d*)$/.exec(name)); return {text: found[1], number: Number(found[2] || -1), row}; });
+    parts.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : a.number - b.number || a.row - b.row));
+    return parts.map((part) => part.row);
   }
 
   /** Chooses what is shown: mode, group, filter (compiled by filter.js, or null). */
@@ -521,7 +527,11 @@ export class Picture {
     const slot = this.slotOf[row];
     if (slot < 0) return '';
     const block = Math.floor(slot / SLOTS), in_ = slot - block * SLOTS;
-    const [r, g, b] = this.imagePen.getImageData(this.cornerX[block] + in_ % COLUMNS, this.cornerY[block] + Math.floor(in_ / COLUMNS), 1, 1).data;
+    const one = document.createElement('canvas');
+    one.width = one.height = 1;
+    const pen = /** @type {CanvasRenderingContext2D} */ (one.getContext('2d', {willReadFrequently: true}));
+    pen.drawImage(this.image, this.cornerX[block] + in_ % COLUMNS, this.cornerY[block] + Math.floor(in_ / COLUMNS), 1, 1, 0, 0, 1, 1);
+    const [r, g, b] = pen.getImageData(0, 0, 1, 1).data;
     return `#${[r, g, b].map((value) => value.toString(16).padStart(2, '0')).join('')}`;
   }
 }

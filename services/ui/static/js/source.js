@@ -51,7 +51,7 @@ export class LiveSource {
   async ask(path, {method = 'GET', body, text, query = {}, binary = false, signal} = {}) {
     const url = new URL(path, this.base);
     for (const key in query) if (query[key] !== undefined && query[key] !== null && query[key] !== '') url.searchParams.set(key, String(query[key]));
-    const headers = {};
+    const headers = /** @type {Record<string, string>} */ ({});
     if (method !== 'GET') headers['X-Keplab-CSRF'] = this.csrf;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
     if (text !== undefined) headers['Content-Type'] = 'application/yaml';
@@ -86,6 +86,7 @@ export class LiveSource {
 
   recording() { return null; }
   state(run, rv, signal) { return this.ask('state', {query: {run, rv}, binary: true, signal}); }
+  /** @param {string} kind @param {any} [options] */
   objects(kind, {run, ns, q, rv, limit, continue: more} = {}) { return this.ask(`objects/${word(kind)}`, {query: {run: other(run), ns, q, rv, limit, continue: more}}); }
   object(kind, ns, name, rv, run) { return this.ask(objectPath(kind, ns, name), {query: {as: 'json', rv, run: other(run)}}).then(wrapped); }
   async versions(kind, ns, name, run) {
@@ -121,7 +122,7 @@ class Feed {
     this.url.protocol = this.url.protocol === 'https:' ? 'wss:' : 'ws:';
     this.run = run; this.onFrame = onFrame; this.onStatus = onStatus;
     this.rv = 0; this.tries = 0; this.closed = false; this.timer = 0;
-    this.connect();
+    this.socket = /** @type {WebSocket} */ (this.connect());
   }
 
   connect() {
@@ -150,6 +151,7 @@ class Feed {
       this.tries += 1;
       this.timer = window.setTimeout(() => this.connect(), wait * 1000);
     };
+    return socket;
   }
 
   send(message) {

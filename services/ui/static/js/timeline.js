@@ -167,7 +167,7 @@ function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places
     const colour = colours[COLOUR[mark.kind]] || colours.soft;
     pen.strokeStyle = pen.fillStyle = colour; pen.lineWidth = 2;
     if (end > at + 1) pen.fillRect(at, middle - 2, end - at, 4);
-    symbol(pen, mark.kind, at, full && height > 30 ? y + 10 : middle, colours);
+    symbol(pen, mark.kind, at, full && height > 30 ? y + 10 : middle);
     places.push({x: at, y: middle, mark});
     if (full && at > lastText + 4) {
       pen.fillStyle = colours.ink; pen.font = '11px system-ui, sans-serif'; pen.textBaseline = 'middle';

@@ -1,6 +1,6 @@
 // A document as YAML: keys sorted as kubectl prints them, strings quoted when a reader of YAML 1.1 would take them for something else. Pure.
 
-const PLAIN = /^[A-Za-z0-9_./<>(=$^~][^\u0000-\u001f\u007f-\u00a0\u2028\u2029\ufeff]*$/;
+const PLAIN = /^[A-Za-z0-9_./<(=$^~][^\u0000-\u001f\u007f-\u00a0\u2028\u2029\ufeff]*$/;
 const OTHER = /^(?:~|null|true|false|yes|no|on|off|y|n|\.nan|[-+]?\.inf|=|<<)$/i;
 const NUMBER = /^[-+]?(?:0b[01_]+|0x[0-9a-f_]+|0o?[0-7_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[-+]?[0-9]+)?|\.[0-9_]+(?:e[-+]?[0-9]+)?|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$/i;
 const DATE = /^\d{4}-\d\d?-\d\d?(?:[Tt \t].*)?$/;

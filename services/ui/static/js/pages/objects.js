@@ -18,7 +18,7 @@ function where() {
 }
 
 function move(changes) {
-  const now = {...where(), ...changes}, query = {};
+  const now = {...where(), ...changes}, query = /** @type {Record<string, string>} */ ({});
   for (const key of ['ns', 'q', 'tab', 'a', 'b']) if (now[key] && !(key === 'tab' && now.tab === 'yaml')) query[key] = String(now[key]);
   go('objects', now.open ? [now.kind, now.open.ns || '-', now.open.name] : [now.kind], query);
 }
@@ -102,7 +102,7 @@ function Yaml({document, managed}) {
 /** A line with its key set apart. */
 function Line({line}) {
   const found = /^(\s*(?:- )*)("[^"]*"|[^\s"#][^:]*?)(:)(\s.*|)$/.exec(line);
-  return found ? html`${found[1]}<span class="key">${found[2]}</span>:${found[4]}\n` : `${line}\n`;
+  return found ? html`${found[1]}<span class="key">${found[2]}</span>:${`${found[4]}\n`}` : `${line}\n`;
 }
 
 /** What kubectl describe would say first, for any kind; conditions; events about it. */
