@@ -115,6 +115,11 @@ def delta_frame(table: str, rows: Array, columns: Mapping[str, Array], rv: int, 
     return _columns_frame(DELTA, {"table": table}, specs, {ROW: rows, **columns}, rv, t, flags)
 
 
+def rows_frame(specs: Sequence[Spec], columns: Mapping[str, Array]) -> bytes:
+    """Return any columns, in a frame of kind 0, which no page is sent."""
+    return _columns_frame(0, {}, specs, columns, 0, 0.0, 0)
+
+
 def document_frame(kind: int, document: Mapping[str, Any], rv: int, t: float, flags: int = 0) -> bytes:
     """Return a frame that is its header alone: lines, rates, pools, jobs, alarms, gaps."""
     return _frame(kind, flags, 0, rv, t, dict(document))

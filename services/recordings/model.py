@@ -6,8 +6,8 @@ in integers, so that it is the same however it was come to.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -75,6 +75,18 @@ class Table:
                     self._columns[name] = np.concatenate((values, np.zeros_like(values)))
         self.slots[uid] = slot
         return slot
+
+    def restore(self, size: int, slots: Array, columns: Mapping[str, Array]) -> None:
+        """Have these rows in these slots, and nothing else; which uids they are of, `name` says."""
+        self.size = size
+        self._columns = frames.empty(self.specs, max(size, _ROWS_BEGUN))
+        for name, values in columns.items():
+            self._columns[name][slots] = values
+
+    def name(self, slots: Mapping[str, int]) -> None:
+        """Know whose the rows are after `restore`."""
+        self.slots = dict(slots)
+        self._free = sorted(set(range(self.size)) - set(self.slots.values()))
 
     def release(self, uid: str) -> int | None:
         """Have the row of that uid be free; return its number, if it had one."""
@@ -158,6 +170,11 @@ class _Devices:
             self._claims[namespace, name] = row
         return touched
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there are any slices."""
+        return bool(self._pool_of)
+
     def of(self, node: str) -> tuple[int, int]:
         """Return how many devices are published for a node, and how many of these some claim has."""
         published = used = 0
@@ -176,6 +193,45 @@ class _Devices:
         return {each.node for each in self._slices.get(pool, {}).values() if each.node}
 
 
+class _Restored(NamedTuple):
+    """What a model was restored from."""
+
+    strings: list[str]
+    nodes: Mapping[str, Array]
+    pods: Mapping[str, Array]
+    pools: Array
+
+
+def _pod_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple[PodRow, int]]:
+    names = ("name", "ns", "uid", "node_name", "owner", "reason", "nominated_name")
+    texts = [[strings[number] for number in table[name].tolist()] for name in names]
+    others = ("phase", "priority", "cpu_m", "mem", "own_devices", "flags", "created", "slot")
+    values = [table[name].tolist() for name in others]
+    for (name, ns, uid, node, owner, reason, nominated), (
+        phase,
+        priority,
+        cpu,
+        memory,
+        devices,
+        flags,
+        created,
+        slot,
+    ) in zip(zip(*texts, strict=True), zip(*values, strict=True), strict=True):
+        sizes = int(cpu), int(memory), int(devices)
+        yield PodRow(name, ns, uid, node, phase, priority, *sizes, owner, flags, reason, created, nominated), slot
+
+
+def _node_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple[NodeRow, int]]:
+    texts = [[strings[number] for number in table[name].tolist()] for name in ("name", "uid", "zone", "taints")]
+    others = ("ready", "unschedulable", "cpu_m", "mem", "all_pods", "own_devices", "created", "slot")
+    values = [table[name].tolist() for name in others]
+    for (name, uid, zone, taints), (ready, is_off, cpu, memory, pods, devices, created, slot) in zip(
+        zip(*texts, strict=True), zip(*values, strict=True), strict=True
+    ):
+        sizes = int(cpu), int(memory), int(pods), int(devices)
+        yield NodeRow(name, uid, zone, ready, bool(is_off), taints, *sizes, created), slot
+
+
 class Model:
     """What is known of nodes and pods after the versions that were applied.
 
@@ -183,11 +239,11 @@ class Model:
     with it is not complete.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, roles: Roles | None = None) -> None:
         self.rv, self.time, self.is_in_group = 0, 0.0, False
         self.strings: list[str] = [""]
         self.nodes, self.pods = Table(NODE_COLUMNS), Table(POD_COLUMNS)
-        self.roles = Roles()
+        self.roles = roles if roles is not None else Roles()
         self._numbers: dict[str, int] = {"": 0}
         self._sent_strings = 0
         self._pod_rows: dict[str, PodRow] = {}
@@ -200,17 +256,20 @@ class Model:
         self._devices = _Devices()
         self._stale: dict[str, None] = {}
         """Nodes whose sums are not in their columns yet."""
+        self._restored: _Restored | None = None
 
     # -- changes ---------------------------------------------------------------------------------------
 
     def apply(self, rv: int, t: float, group_end: bool, changes: Iterable[Change]) -> None:
         """Take what was committed as version `rv` at `t`; `group_end` False: more belongs to it."""
+        self._know()
         self.rv, self.time, self.is_in_group = rv, t, not group_end
         for change in changes:
             self._apply(change)
 
     def move(self, uid: str, pool: str, t: float | None = None) -> None:
         """Have a pod be in that pool of the scheduling queue; "": in none."""
+        self._know()
         self.time = self.time if t is None else t
         number = POOLS.index(pool) if pool in POOLS else 0
         if number:
@@ -223,7 +282,22 @@ class Model:
 
     def pool_of(self, uid: str) -> str:
         """Return which pool of the scheduling queue a pod is in, "" for none."""
+        self._know()
         return POOLS[self._pools.get(uid, 0)]
+
+    def uid_of(self, namespace: str, name: str) -> str:
+        """Return the uid of a pod, "" when there is none."""
+        self._know()
+        return self._pod_uids.get((namespace, name), "")
+
+    def pod_row(self, namespace: str, name: str) -> PodRow | None:
+        """Return the row of a pod, None when there is none."""
+        return self._pod_rows.get(self.uid_of(namespace, name))
+
+    def node_row(self, name: str) -> NodeRow | None:
+        """Return the row of a node, None when there is none."""
+        self._know()
+        return self._node_rows.get(name)
 
     def _apply(self, change: Change) -> None:
         if change.type != DELETED and change.uid:
@@ -292,7 +366,7 @@ class Model:
         if before is not None:
             self._count_pod(before, slot, -1)
         self._count_pod(row, slot, 1)
-        number = self._number
+        number = self.number
         self.pods.set(
             slot,
             {
@@ -313,6 +387,8 @@ class Model:
                 "nominated": self._slot_of_node(row.nominated),
             },
         )
+        for name in (row.node, row.nominated):
+            number(name)
 
     def _drop_pod(self, uid: str) -> None:
         row = self._pod_rows.pop(uid)
@@ -348,7 +424,7 @@ class Model:
         is_new = name not in self._node_rows
         slot = self.nodes.take(row.uid)
         self._node_rows[name] = row
-        number = self._number
+        number = self.number
         self.nodes.set(
             slot,
             {
@@ -381,7 +457,8 @@ class Model:
         row = self._node_rows.get(name) if name else None
         return self.nodes.slots[row.uid] if row is not None else -1
 
-    def _number(self, text: str) -> int:
+    def number(self, text: str) -> int:
+        """Return the number of a string, a new one if it is new."""
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self.strings)
@@ -410,6 +487,87 @@ class Model:
                     "numa_req": [milli / 1000 for milli in numa.allocated],
                 },
             )
+        self._stale.clear()
+
+    # -- a state that was not folded ---------------------------------------------------------------------
+
+    def restore(
+        self,
+        strings: list[str],
+        known: int,
+        nodes: Mapping[str, Array],
+        pods: Mapping[str, Array],
+        sizes: tuple[int, int],
+        pools: Array,
+        others: Iterable[tuple[str, Row]],
+    ) -> None:
+        """Have these rows (columns of `index.NODE_ROWS` and `POD_ROWS`) of tables of these sizes, the first `known`
+        strings, `pools` by the number of a uid, and these rows of topologies, slices and claims."""
+        self.strings = strings[:known]
+        for resource, row in others:
+            match row:
+                case NumaRow():
+                    self._numa[row.node] = row
+                case rows.SliceRow():
+                    self._devices.on_slice(row, row.name)
+                case rows.ClaimRow():
+                    self._devices.on_claim(row, row.namespace, row.name)
+                case _:
+                    raise ValueError(f"{resource}: no kind that a node is shown with")
+        slots = np.full(len(strings), -1, np.int32)
+        slots[nodes["name"]] = nodes["slot"]
+        slots[0] = -1
+        own = {spec.name: nodes[spec.name] for spec in NODE_COLUMNS if spec.name in nodes}
+        self.nodes.restore(sizes[0], nodes["slot"], own | self._sums(nodes, pods))
+        own = {spec.name: pods[spec.name] for spec in POD_COLUMNS if spec.name in pods}
+        pointing = {name: slots[pods[f"{name}_name"]] for name in ("node", "nominated")}
+        self.pods.restore(sizes[1], pods["slot"], own | pointing | {"pool": pools[pods["uid"]]})
+        self._sent_strings = known
+        self._restored = _Restored(strings, nodes, pods, pools)
+
+    def _sums(self, nodes: Mapping[str, Array], pods: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what nodes have of their pods, topologies and devices, as `_settle` computes it for one."""
+        count, at = len(self.strings), nodes["name"]
+        requesting = ~np.isin(pods["phase"], ENDED)
+        named = pods["node_name"][requesting]
+
+        def summed(weights: Array) -> Array:
+            found: Array = np.bincount(named, weights[requesting], count)[at]
+            return found
+
+        phases = [np.bincount(pods["node_name"][pods["phase"] == number], None, count)[at] for number in range(5)]
+        devices = [self._devices.of(self.strings[number]) if self._devices.is_known else (0, 0) for number in at]
+        published, held = np.asarray(devices, np.float64).reshape(-1, 2).T
+        none = NumaRow("")
+        numa = [self._numa.get(self.strings[number], none) for number in at] if self._numa else [none] * len(at)
+        return {
+            "req_cpu_m": summed(pods["cpu_m"]),
+            "req_mem": summed(pods["mem"]),
+            "req_pods": np.minimum(np.bincount(named, None, count)[at], _U16_MAX),
+            "phases": np.minimum(np.stack(phases, axis=1), _U16_MAX),
+            "devices": nodes["own_devices"] + published,
+            "used_devices": summed(pods["own_devices"]) + held,
+            "numa": np.asarray([each.allocatable for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
+            "numa_req": np.asarray([each.allocated for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
+        }
+
+    def _know(self) -> None:
+        """Know what is needed to go on from a state that was restored; to show it, it is not."""
+        if self._restored is None:
+            return
+        (strings, nodes, pods, pools), self._restored = self._restored, None
+        self._numbers = {text: number for number, text in enumerate(self.strings)}
+        self._pools = {strings[number]: int(pools[number]) for number in np.flatnonzero(pools)}
+        for row, slot in _node_rows(strings, nodes):
+            self._node_rows[row.name] = row
+            self.nodes.slots[row.uid] = slot
+        self.nodes.name(self.nodes.slots)
+        for pod, slot in _pod_rows(strings, pods):
+            self._pod_rows[pod.uid] = pod
+            self._pod_uids[pod.namespace, pod.name] = pod.uid
+            self.pods.slots[pod.uid] = slot
+            self._count_pod(pod, slot, 1)
+        self.pods.name(self.pods.slots)
         self._stale.clear()
 
     # -- frames ----------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Final, Self, TypeVar
+from typing import IO, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ from services.recordings.format import (
     LINES,
     META,
     PACK,
+    ROWS,
     SPANS,
     VERSION,
     VERSIONS,
@@ -32,7 +34,11 @@ from services.recordings.format import (
     Unreadable,
     Version,
 )
+from services.recordings.frames import Array
+from services.recordings.index import PastColumns, past_of, read_past
 from services.recordings.model import Change, Model
+from services.recordings.moves import SIGNS as MOVES_SIGNS
+from services.recordings.moves import Move, Moves
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
@@ -40,9 +46,16 @@ T = TypeVar("T")
 PIECE: Final = 1 << 20
 UNPACKED_MAX: Final = 64
 """So many pieces of the pack are kept unpacked."""
-MOVED: Final = b'"ev":"sched.moved"'
 Key = tuple[str, str, str]
-_NEVER: Final = np.iinfo(np.int64).max
+NEVER: Final = 2**63 - 1
+
+
+class _Numbers(NamedTuple):
+    """Versions as arrays: their numbers, from which on each is not the newest, and where one may stop."""
+
+    rvs: Array
+    over: Array
+    stops: Array
 
 
 class _Folder:
@@ -107,8 +120,14 @@ class Recording:
         self._versions: list[Version] = []
         self._places: dict[str, Place] = {}
         self._unpacked: OrderedDict[int, bytes] = OrderedDict()
-        self._resources: set[str] = set()
-        self._is_indexed = False
+        self._zero_s = 0.0
+        self._by_key: dict[Key, list[int]] = {}
+        """By resource, namespace and name: the places of its versions."""
+        self._over: list[int] = []
+        """From which version on a version is not its object's newest; that of a deletion never is."""
+        self._arrays: _Numbers | None = None
+        self._past: PastColumns | None = None
+        self._moves: list[Move] | None = None
         self.refresh()
 
     @classmethod
@@ -152,106 +171,117 @@ class Recording:
         for place in self._new(BODIES, Place):
             self._places[place.sha] = place
         found = list(self._new(VERSIONS, Version))
-        if not found and self._is_indexed:
+        zero_s = self.meta.clock.zero_s
+        if zero_s != self._zero_s:
+            shift_s, self._zero_s = zero_s - self._zero_s, zero_s
+            self._versions = [msgspec.structs.replace(each, t=each.t - shift_s) for each in self._versions]
+        if not found:
             return False
-        # Of two lines about a version the later counts: its body came after it was written.
+        found = [msgspec.structs.replace(each, t=each.t - zero_s) for each in found] if zero_s else found
+        last = self._versions[-1].rv if self._versions else 0
+        is_dense = all(before.rv < after.rv for before, after in pairwise(found)) and found[0].rv > last
+        if not is_dense or any(each.resource == each.kind for each in found):
+            found = self._sorted(found)
+            self._versions.clear()
+            self._by_key.clear()
+            self._over.clear()
+        self._index(found)
+        return True
+
+    def _sorted(self, found: list[Version]) -> list[Version]:
+        """Return all versions in their order. Of two lines about a version the later counts: its body came after it was
+        written."""
         by_rv = {each.rv: each for each in (*self._versions, *found)}
         named = {each.kind: each.resource for each in by_rv.values() if each.resource != each.kind}
-        for each in found:
+        for rv, each in by_rv.items():
             if each.resource == each.kind in named:
                 # A custom kind, before the recorder knew its definition.
-                by_rv[each.rv] = msgspec.structs.replace(by_rv[each.rv], resource=named[each.kind])
-        self._versions = [by_rv[rv] for rv in sorted(by_rv)]
-        self._resources = {each.resource for each in self._versions}
-        self._index()
-        self._is_indexed = True
-        return bool(found)
+                by_rv[rv] = msgspec.structs.replace(each, resource=named[each.kind])
+        return [by_rv[rv] for rv in sorted(by_rv)]
 
-    def _index(self) -> None:
-        """Find out which versions are live when, and at which one may stop."""
-        versions = self._versions
-        self._rvs = np.fromiter((each.rv for each in versions), np.int64, len(versions))
-        ends = np.fromiter((each.group_end for each in versions), bool, len(versions))
-        self._stops = self._rvs[ends]
-        """Versions at which everything that was committed together is complete."""
-        self._by_key: dict[Key, list[int]] = {}
-        self._over = np.full(len(versions), _NEVER, np.int64)
-        """From which version on a version of an object is not its newest."""
-        for number, each in enumerate(versions):
+    def _index(self, found: list[Version]) -> None:
+        """Take versions that follow those that are known."""
+        begin = len(self._versions)
+        self._versions += found
+        for number, each in enumerate(found, begin):
             numbers = self._by_key.setdefault(each.key, [])
-            if numbers:
+            if numbers and self._over[numbers[-1]] == NEVER:
                 self._over[numbers[-1]] = each.rv
             numbers.append(number)
-        self._is_there = np.fromiter((each.type != DELETED for each in versions), bool, len(versions))
+            self._over.append(NEVER if each.type != DELETED else each.rv)
+        self._arrays = None
+        self._past = None
+        self._moves = None
+
+    def _numbers(self) -> _Numbers:
+        """Return versions as arrays."""
+        if self._arrays is None:
+            count, versions = len(self._versions), self._versions
+            rvs = np.fromiter((each.rv for each in versions), np.int64, count)
+            ends = np.fromiter((each.group_end for each in versions), bool, count)
+            self._arrays = _Numbers(rvs, np.asarray(self._over, np.int64), rvs[ends])
+        return self._arrays
 
     # -- times and versions ----------------------------------------------------------------------------
 
     @property
     def rv_range(self) -> tuple[int, int]:
         """The first and the last version at which one may stop; (0, 0) of an empty recording."""
-        return (int(self._stops[0]), int(self._stops[-1])) if len(self._stops) else (0, 0)
+        stops = self._numbers().stops
+        return (int(stops[0]), int(stops[-1])) if len(stops) else (0, 0)
 
     @property
     def time_range(self) -> tuple[float, float]:
         """When the first and the last version were committed; (0, 0) of an empty recording."""
-        return (self.time_of(self._versions[0]), self.time_of(self._versions[-1])) if self._versions else (0.0, 0.0)
+        return (self._versions[0].t, self._versions[-1].t) if self._versions else (0.0, 0.0)
 
-    def time_of(self, of: Version | Line) -> float:
-        """Return when that was, in seconds of the recording's clock."""
-        at_s = of.t if isinstance(of, Version) else of.mono_ns / 1e9
-        return at_s - self.meta.clock.zero_s
+    def time_of(self, line: Line) -> float:
+        """Return when a line was written, in seconds of the recording's clock."""
+        return line.mono_ns / 1e9 - self.meta.clock.zero_s
 
     def stop_at(self, rv: int) -> int:
         """Return the newest version up to `rv` at which one may stop: the end of a group; 0 before the first."""
-        place = int(np.searchsorted(self._stops, rv, "right"))
-        return int(self._stops[place - 1]) if place else 0
+        stops = self._numbers().stops
+        place = int(np.searchsorted(stops, rv, "right"))
+        return int(stops[place - 1]) if place else 0
 
     def version_at(self, t: float) -> int:
         """Return the newest version up to that time at which one may stop; 0 before the first."""
-        at_s = t + self.meta.clock.zero_s
-        place = bisect_right(self._versions, at_s, key=lambda each: each.t)
+        place = bisect_right(self._versions, t, key=lambda each: each.t)
         return self.stop_at(self._versions[place - 1].rv) if place else 0
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def versions(self, after_rv: int = 0) -> Iterator[Version]:
-        """Yield the versions after that one, in their order; `t` is in seconds of the recording's clock."""
-        begin = int(np.searchsorted(self._rvs, after_rv, "right"))
-        for each in self._versions[begin:]:
-            yield self._shown(each)
-
-    def _shown(self, version: Version) -> Version:
-        zero_s = self.meta.clock.zero_s
-        return msgspec.structs.replace(version, t=version.t - zero_s) if zero_s else version
+        """Yield the versions after that one, in their order."""
+        begin = bisect_right(self._versions, after_rv, key=lambda each: each.rv)
+        yield from self._versions[begin:]
 
     def versions_of(self, resource: str, ns: str, name: str) -> list[Version]:
         """Return all versions of an object, and of others before it that had its name."""
-        return [self._shown(self._versions[i]) for i in self._by_key.get((resource, ns, name), ())]
+        return [self._versions[i] for i in self._by_key.get((resource, ns, name), ())]
 
     @property
     def resources(self) -> list[str]:
         """The kinds of which there is a version, by wire name."""
-        return sorted(self._resources)
+        return sorted({resource for resource, _, _ in self._by_key})
 
     # -- states ----------------------------------------------------------------------------------------
 
     def state_at(self, rv: int) -> dict[Key, Version]:
         """Return what was stored at that version, or at the last end of a group before it."""
-        return {each.key: self._shown(each) for each in (self._versions[i] for i in self._live(self.stop_at(rv)))}
-
-    def _live(self, rv: int) -> Any:
-        """Return the numbers of the versions that are the newest of an object then, in their order."""
-        count = int(np.searchsorted(self._rvs, rv, "right"))
-        return np.flatnonzero((self._over[:count] > rv) & self._is_there[:count])
+        versions, stop, numbers = self._versions, self.stop_at(rv), self._numbers()
+        count = int(np.searchsorted(numbers.rvs, stop, "right"))
+        live = np.flatnonzero(numbers.over[:count] > stop).tolist()
+        return {versions[i].key: versions[i] for i in live}
 
     def version_of(self, resource: str, ns: str, name: str, rv: int) -> Version | None:
         """Return the newest version of an object then, None when it is not there."""
-        numbers = self._by_key.get((resource, ns, name), [])
-        stop = self.stop_at(rv)
+        numbers, stop = self._by_key.get((resource, ns, name), []), self.stop_at(rv)
         place = bisect_right(numbers, stop, key=lambda i: self._versions[i].rv)
         found = self._versions[numbers[place - 1]] if place else None
-        return self._shown(found) if found is not None and found.type != DELETED else None
+        return found if found is not None and found.type != DELETED else None
 
     def object_at(self, resource: str, ns: str, name: str, rv: int) -> bytes | None:
         """Return the body of an object then; None when it was not there, or its body is not recorded."""
@@ -293,14 +323,42 @@ class Recording:
         )
 
     def model_at(self, rv: int) -> Model:
-        """Return the columns at that version, or at the last end of a group before it."""
-        model, stop = Model(), self.stop_at(rv)
-        for version in self.versions():
-            if version.rv > stop:
-                break
+        """Return the columns at that version, or at the last end of a group before it. The first call of a recording
+        without its rows (one that grows, or was torn) reads all of it."""
+        if self._past is None:
+            self._past = read_past(self._source.read(ROWS), len(self._versions)) or past_of(self)
+        stop = self.stop_at(rv)
+        place = bisect_right(self._versions, stop, key=lambda each: each.rv)
+        return self._past.model_at(stop, self._versions[place - 1].t if place else 0.0)
+
+    def replayed(self, model: Model, after_rv: int = 0) -> Iterator[Version]:
+        """Apply the versions after that one to a model, `model_at(after_rv)`, with the moves in the scheduling queue
+        between them; yield each version when it was applied."""
+        moves = self._known_moves()
+        place = bisect_right(moves, model.time, key=lambda each: each.t) if after_rv else 0
+        for version in self.versions(after_rv):
+            while place < len(moves) and moves[place].t <= version.t:
+                model.move(moves[place].uid, moves[place].pool, moves[place].t)
+                place += 1
             model.apply(version.rv, version.t, version.group_end, (self.change(version),))
-        model.forget_changes()
-        return model
+            yield version
+
+    def _known_moves(self) -> list[Move]:
+        if self._moves is None:
+            self._moves = sorted(self.moves(), key=lambda each: each.t)
+        return self._moves
+
+    def moves(self) -> Iterator[Move]:
+        """Yield when pods entered pools of the scheduling queue, in the order of the lines that say so."""
+        reader = Moves()
+        decoder = msgspec.json.Decoder(Line)
+        for _, raw in _streams(self._source, LINES, 0):
+            if not any(sign in raw for sign in MOVES_SIGNS):
+                continue
+            for text in raw.splitlines():
+                if any(sign in text for sign in MOVES_SIGNS):
+                    line = decoder.decode(text)
+                    yield from reader.of(line, self.time_of(line))
 
     # -- lines and spans -------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from services.recordings.format import (
     MEMBERS,
     META,
     PACK,
+    ROWS,
     SPANS,
     VERSIONS,
     Block,
@@ -44,6 +45,8 @@ from services.recordings.format import (
     Place,
     Version,
 )
+from services.recordings.index import past_of
+from services.recordings.reader import Recording
 from services.recordings.redaction import redacted, redacted_line, redacted_text
 from services.recordings.rows import NODES, PODS
 from services.telemetry.eventlog import Line, encode
@@ -58,6 +61,8 @@ DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _NO_FACTS: Final = frozenset(
     ("type", "group_end", "content_sha256", "prev_rv", "state_hash", "verb", "subresource", "replayed", "owners")
 )
+ROWS_FROM: Final = 1_000
+"""A recording of so many versions has their rows in itself; of fewer, they are made of the bodies when it is read."""
 WITHOUT_BODY_MAX: Final = 10_000
 """So many versions may still get a body that has another hash than their line says."""
 _STORED: Final = msgspec.json.Decoder(AnyObject)
@@ -370,6 +375,11 @@ class Writer:
         os.close(self._lock)
 
     def _complete(self) -> None:
+        if self.version_count >= ROWS_FROM:
+            with Recording.open(self._folder) as recording:
+                rows_of_all = past_of(recording).encode()
+            packer = zlib.compressobj(LEVEL, zlib.DEFLATED, 31)
+            _replace(self._folder / ROWS, packer.compress(rows_of_all) + packer.flush())
         index = Index(self._versions.blocks, self._lines.blocks, self._spans.blocks, self.body_count)
         _replace(self._folder / INDEX, msgspec.json.encode(index) + b"\n")
         self._write_meta()

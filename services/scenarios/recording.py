@@ -29,6 +29,8 @@ NOT_RECORDED: Final = (
     "bodies of versions that were replaced before the scenario began",
     "bodies of Secrets, Leases of nodes, custom resources and kinds of REST alone, which the observer does not follow",
 )
+NODES_SCORED: Final = 100
+"""Of so many nodes of an attempt scores are recorded, the best."""
 INTERRUPTED: Final = "what would have come after the run was interrupted"
 NOT_TRACED: Final = "spans: the run was not traced"
 
@@ -38,7 +40,7 @@ class RunRecorder:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._decisions = ScoredDecisions()
+        self._decisions = ScoredDecisions(NODES_SCORED, with_rejections=True)
         self._is_virtual = False
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 

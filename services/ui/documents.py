@@ -3,7 +3,7 @@
 HTTP, the page in one file and tests use the same functions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,28 +14,29 @@ from services.api.meta import Column, Document, Resource
 from services.api.resources import resources
 from services.api.switches import REGISTER, Switch
 from services.api.times import format_micro_time
+from services.experiments.style import GRAPHICS
 from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
-from services.recordings.rows import POOLS
-from services.scenarios.decisions.decision import Decision, Decisions
+from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.decisions.difference import Compared, Difference, compare
+from services.scenarios.recorded import decisions_of, explained, queue_at
 from services.scenarios.traces.document import document as trace_document
 from services.scenarios.traces.waterfall import waterfall
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
 PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference")
-PALETTE: Final = {
-    "pending": {"light": "#A86500", "dark": "#E69F00", "sign": "hollow"},
-    "running": {"light": "#0072B2", "dark": "#56B4E9", "sign": "solid"},
-    "failed": {"light": "#D55E00", "dark": "#D55E00", "sign": "cross"},
-    "succeeded": {"light": "#6B7280", "dark": "#9AA0A8", "sign": "tick"},
-    "terminating": {"light": "#A3497D", "dark": "#CC79A7", "sign": "stripe"},
-}
-"""By phase or state; the hues are Okabe and Ito's, two of them darkened."""
+SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "succeeded": "tick", "unbound": "stripe"}
+"""What says the same as a colour, by phase or state."""
 NOT_RECORDED: Final = "body not recorded"
 DIFFERENCES_MAX: Final = 1_000
-DECISIONS_SHOWN: Final = ("sched.attempt", "sched.nominate", "sched.victim", "sched.bind_result", "sched.gated")
+
+
+def palette() -> dict[str, dict[str, str]]:
+    """Return colours and sign of each phase or state."""
+    return {
+        name: {"light": colour.light, "dark": colour.dark, "sign": SIGNS[name]} for name, colour in GRAPHICS.items()
+    }
 
 
 def switch_documents() -> list[dict[str, Any]]:
@@ -216,68 +217,22 @@ def versions(recording: Recording, resource: str, namespace: str, name: str) -> 
 # -- why -------------------------------------------------------------------------------------------------
 
 
-def explain(recording: Recording, lines: Iterable[Line], namespace: str, name: str, rv: int) -> dict[str, Any]:
-    """Return why a pod was where it was at a version (0: the last), from the decisions that the event log has; what
-    would have helped is not known of the past, and the answer says so. Raises: NotFound."""
-    stop = recording.stop_at(rv) if rv else recording.rv_range[1]
-    version = recording.version_of("pods", namespace, name, stop)
-    until_s = _time_at(recording, stop) if rv else float("inf")
-    attempts: list[dict[str, Any]] = []
-    victims: list[str] = []
-    pool, uid = "", version.uid if version is not None else ""
-    for line in lines:
-        obj = line.obj
-        at_s = recording.time_of(line)
-        if obj is None or at_s > until_s or obj["kind"] != "Pod":
-            continue
-        if line.ev == "sched.victim" and uid and line.data.get("preemptor") == uid:
-            victims.append(f"{obj['ns']}/{obj['name']}")
-        if obj["ns"] != namespace or obj["name"] != name or (uid and obj["uid"] != uid):
-            continue
-        if line.ev == "sched.moved":
-            pool = str(line.data.get("to", ""))
-        elif line.ev in DECISIONS_SHOWN:
-            attempts.append({"t": round(at_s, 6), "event": line.ev, "node": line.node, **line.data})
-    if version is None and not attempts:
+def explain(recording: Recording, namespace: str, name: str, rv: int) -> dict[str, Any]:
+    """Return why a pod was where it was at a version (0: the last), from the decisions that are recorded; `left_out`
+    says what is not known of the past. Raises: NotFound."""
+    stop = rv or recording.rv_range[1]
+    found = explained(recording, namespace, name, stop)
+    if found is None:
         raise NotFound(f"the recording has no pod {namespace}/{name} at version {stop}")
-    tried = [each for each in attempts if each["event"] == "sched.attempt"]
-    last = tried[-1] if tried else dict[str, Any]()
-    body = recording.body(version.sha) if version is not None else None
-    pod: Mapping[str, Any] = msgspec.json.decode(body) if body is not None else {}
-    status = pod.get("status") or {}
-    return {
-        "pod": f"{namespace}/{name}",
-        "uid": uid,
-        "node": (pod.get("spec") or {}).get("nodeName", "") or (last.get("node", "") if body is None else ""),
-        "phase": status.get("phase", ""),
-        "pool": pool,
-        "attempts": last.get("attempt", 0),
-        "outcome": last.get("outcome", ""),
-        "message": last.get("message", ""),
-        "feasible_count": last.get("feasible"),
-        "evaluated": last.get("evaluated"),
-        "rejected_by": last.get("plugins", []),
-        "nominated_node": status.get("nominatedNodeName", "") or last.get("nominated", ""),
-        "victims": victims,
-        "decisions": attempts,
-        "rv": stop,
-        "is_past": True,
-        "left_out": "would_fit_if, wakes_on and the answers of single nodes are known only now, not of the past",
-    }
-
-
-def _time_at(recording: Recording, rv: int) -> float:
-    """Return until when decisions count at a version: up to the next one."""
-    following = next(iter(recording.versions(rv)), None)
-    return following.t if following is not None else float("inf")
+    known = f"{namespace}/{name}"
+    of_pod = (each for each in decisions_of(recording) if each.name == known and each.event in SCHEDULER_EVENTS)
+    del found["would_fit_if"], found["wakes_on"]
+    return {**found, "decisions": list(of_pod), "is_past": True}
 
 
 def queue(recording: Recording, rv: int) -> dict[str, Any]:
-    """Return how many pods were in which pool of the scheduling queue, as far as the recording has moves."""
-    model = recording.model_at(rv or recording.rv_range[1])
-    numbers = model.columns("pods")["pool"]
-    counts = {pool: int((numbers == number).sum()) for number, pool in enumerate(POOLS) if pool}
-    return {"scheduler": "", "counts": counts, "pods": [], "is_past": True, "rv": model.rv}
+    """Return which pods were in which pool of the scheduling queue, as far as the recording has moves."""
+    return {**queue_at(recording, rv or recording.rv_range[1]), "is_past": True}
 
 
 def mesh(lines: Iterable[Line]) -> dict[str, Any]:
@@ -311,13 +266,6 @@ def trace(spans: Iterable[FinishedSpan], namespace: str, name: str, *, whole: bo
 
 
 # -- differences -----------------------------------------------------------------------------------------
-
-
-def decisions_of(recording: Recording) -> list[Decision]:
-    """Return what was decided, in seconds of the recording's clock."""
-    reader, zero_s = Decisions(), recording.meta.clock.zero_s
-    found = (reader.of(line) for line in recording.lines())
-    return [msgspec.structs.replace(each, at_s=each.at_s - zero_s) for each in found if each is not None]
 
 
 def difference(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Jobs:
 
     def _path_of(self, text: str) -> Path:
         """Return the scenario that is meant. Raises: BadRequest for what is not below the folders."""
-        given = Path(text)
+        given = Path(text.replace("\0", ""))
         for top in self._tops:
             inside = Path(*given.parts[1:]) if given.parts[:1] == (top.name,) else given
             for each in (given, top / inside):

@@ -260,8 +260,10 @@ class Live:
     def mesh_document(self) -> dict[str, Any]:
         """Return processes, links, and faults in force."""
         processes, links = [], []
-        faults = {(each["target"], "link" if each["action"] in ("cut", "slow") else "down"): each
-                  for each in self.status.get("faults", ())}  # fmt: skip
+        faults = {
+            (each["target"], "link" if each["action"] in ("cut", "slow") else "down"): each
+            for each in self.status.get("faults", ())
+        }
         for each in self.status["processes"]:
             name = each["name"]
             leads = self.rates.newest(name).get("leader_election_master_status")
@@ -302,8 +304,17 @@ class Live:
 
 
 SHOWN_OF_PROCESSES: Final = (
-    "name", "pid", "port", "ports", "ready", "state", "next_try_in_s", "uptime_s", "restarts", "last_error",
-)  # fmt: skip
+    "name",
+    "pid",
+    "port",
+    "ports",
+    "ready",
+    "state",
+    "next_try_in_s",
+    "uptime_s",
+    "restarts",
+    "last_error",
+)
 """As `keplab status -o json` has them."""
 
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from services.recordings import frames
-from services.recordings.format import Version
-from services.recordings.model import Change, Model
+from services.recordings.model import Model
 from services.recordings.reader import Recording
 from services.telemetry.eventlog import encode
 from services.ui.runs import Run
 
-TICK_S: Final = 0.05
-BLOCK: Final = 2_000
+BLOCK: Final = 500
+"""So many versions are shown at once when there is no time to lose."""
+WAIT_MAX_S: Final = 3600.0
 SPEED_MAX: Final = 10_000.0
 
 
@@ -52,20 +52,18 @@ class Player:
             self._playing = None
 
     async def _play(self, speed: float) -> None:
-        began_s, from_t = time.monotonic(), self.model.time
-        while block := await self.run.ask(_changes, self.model.rv):
-            place = 0
-            while place < len(block):
-                until_t = from_t + (time.monotonic() - began_s) * speed
-                begin = place
-                while place < len(block) and (block[place][0].t <= until_t or not _is_stop(block, place)):
-                    version, change = block[place]
-                    self.model.apply(version.rv, version.t, version.group_end, (change,))
-                    place += 1
-                if place > begin:
-                    self._show()
-                if place < len(block):
-                    await asyncio.sleep(min(TICK_S, max(0.0, (block[place][0].t - until_t) / speed)) or TICK_S)
+        recording, begin_rv = self.run.recording, self.model.rv
+        began_s, from_t, unshown, is_stop = time.monotonic(), self.model.time, 0, True
+        # Applies queue moves as well as versions, each when it is asked for.
+        applied = recording.replayed(self.model, begin_rv)
+        for version in recording.versions(begin_rv):
+            wait_s = (version.t - from_t) / speed - (time.monotonic() - began_s)
+            if is_stop and (wait_s > 0 or unshown >= BLOCK):
+                self._show()
+                unshown = 0
+                await asyncio.sleep(min(max(wait_s, 0.0), WAIT_MAX_S))
+            next(applied)
+            unshown, is_stop = unshown + 1, version.group_end
         self._show()
 
     def _show(self) -> None:
@@ -77,24 +75,9 @@ class Player:
         self._columns(self.model.delta(), changed)
 
 
-def _is_stop(block: Sequence[tuple[Version, Change]], place: int) -> bool:
-    """Whether one may stop before that version: what was committed together before it is complete."""
-    return place == 0 or block[place - 1][0].group_end
-
-
 def _model_at(recording: Recording, rv: int) -> Model:
     first, last = recording.rv_range
     return recording.model_at(min(max(rv, first), last))
-
-
-def _changes(recording: Recording, after_rv: int) -> list[tuple[Version, Change]]:
-    """Return the next versions with what they changed; as many as are read at a time, up to the end of a group."""
-    found: list[tuple[Version, Change]] = []
-    for version in recording.versions(after_rv):
-        found.append((version, recording.change(version)))
-        if len(found) >= BLOCK and version.group_end:
-            break
-    return found
 
 
 def recorded_lines(recording: Recording, most: int) -> tuple[list[bytes], int]:

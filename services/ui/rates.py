@@ -1,9 +1,7 @@
 """What processes and links do, a second: from the counters that each process serves. Pure.
 
 A link is the way between a process and the API server. Its latencies are those of the answers of the last ten seconds,
-interpolated within their buckets.
-Source: Prometheus documentation, `histogram_quantile`.
-"""
+interpolated within their buckets."""
 
 import math
 from collections import deque
@@ -14,9 +12,14 @@ from services.runtime.components import component_of
 
 WINDOW_S: Final = 10.0
 NEEDED: Final = (
-    "keplab_rpc_", "process_cpu_seconds_total", "process_resident_memory_bytes", "scheduler_pending_pods",
-    "leader_election_master_status", "apiserver_watch_events_total", "keplab_store_read_only",
-)  # fmt: skip
+    "keplab_rpc_",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "scheduler_pending_pods",
+    "leader_election_master_status",
+    "apiserver_watch_events_total",
+    "keplab_store_read_only",
+)
 SERVERS: Final = ("apiserver", "etcd")
 _BUCKET: Final = 'keplab_rpc_duration_seconds_bucket{le="'
 _SENT, _RECEIVED = '{direction="sent"}', '{direction="received"}'

@@ -18,6 +18,7 @@ from services.recordings.format import SUFFIX, Meta
 from services.recordings.reader import Recording
 from services.recordings.writer import Writer
 from services.scenarios.decisions.decision import Decision
+from services.scenarios.recorded import decisions_of
 from services.ui import documents
 from services.ui.lines import Entry
 from services.ui.live import Live
@@ -50,7 +51,7 @@ class Run:
     async def decisions(self) -> list[Decision]:
         """Return what was decided; read once."""
         if self._decisions is None or not self.recording.is_complete:
-            self._decisions = await self.ask(documents.decisions_of)
+            self._decisions = await self.ask(decisions_of)
         return self._decisions
 
     def document(self) -> dict[str, Any]:

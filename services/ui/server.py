@@ -27,7 +27,6 @@ from services.api.errors import (
     Unavailable,
 )
 from services.client.discovery import ServedKind
-from services.recordings.reader import Recording
 from services.ui import documents, static_files
 from services.ui.alarms import Alarms
 from services.ui.asking import Explainers
@@ -198,7 +197,7 @@ class Server:
                 "runs": self._run_documents(),
                 "switches": documents.switch_documents(),
                 "pages": list(documents.PAGES),
-                "palette": documents.PALETTE,
+                "palette": documents.palette(),
             }
         )
 
@@ -350,7 +349,7 @@ class Server:
         rv = version_of(request.query.get("rv", ""))
         if name or rv:
             run = await self._runs.of(name)
-            return answered(await run.ask(_explained, namespace, pod, rv))
+            return answered(await run.ask(documents.explain, namespace, pod, rv))
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
         return answered(await explainers.pod(live.status["processes"], namespace, pod))
@@ -474,10 +473,6 @@ def where(request: web.Request) -> tuple[str, str]:
     """Return namespace and name of a path; `-` is the namespace of what has none."""
     namespace = request.match_info["ns"]
     return "" if namespace == "-" else namespace, request.match_info["name"]
-
-
-def _explained(recording: Recording, namespace: str, pod: str, rv: int) -> dict[str, Any]:
-    return documents.explain(recording, recording.lines(), namespace, pod, rv)
 
 
 def is_dry(request: web.Request) -> bool:

@@ -2,7 +2,7 @@
 
 The token reaches the browser in a fragment of the address, which is neither sent nor logged; the page trades it for a
 cookie that no script can read. A request that changes anything carries besides a value that only the page could read.
-Source: dashboard design 10; OWASP Cross-Site Request Forgery Prevention (synchronizer token), DNS rebinding (X-WEB).
+The name of the host is checked as the other servers do (X-WEB): a page elsewhere can make its own name resolve to us.
 """
 
 import hmac

@@ -38,6 +38,9 @@ class Browser:
         )
         return Page(context.new_page())
 
+    def version(self):
+        return self._browser.version
+
     def close(self):
         self._browser.close()
         self._playwright.stop()

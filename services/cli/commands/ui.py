@@ -42,7 +42,7 @@ Examples:
     "--run",
     "runs",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="recording to show beside the mesh, or instead of one; a folder means all in it; may be repeated",
 )

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from services.api.wire import WatchEvent
 from services.telemetry.eventlog import Line
 
+SLICES, CLAIMS = "resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io"
+TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 KINDS = {
+    SLICES: "ResourceSlice",
+    CLAIMS: "ResourceClaim",
+    TOPOLOGIES: "NodeResourceTopology",
     "pods": "Pod",
     "nodes": "Node",
     "secrets": "Secret",
@@ -25,7 +30,7 @@ class History:
 
     rv: int = 0
     lines: list[Line] = field(default_factory=list)
-    events: list[WatchEvent] = field(default_factory=list)
+    events: list[WatchEvent | None] = field(default_factory=list)
     states: list[dict[tuple[str, str, str], bytes]] = field(default_factory=lambda: [{}])
     stops: list[int] = field(default_factory=list)
 
@@ -71,6 +76,12 @@ class History:
             self.stops.append(self.rv)
         return self.rv
 
+    def move(self, uid: str, pool: str) -> None:
+        """Have a pod enter a pool of the scheduling queue."""
+        obj = {"kind": "Pod", "ns": "shop", "name": "p", "uid": uid}
+        self.lines.append(self.line("sched.moved", obj=obj, data={"to": pool}))
+        self.events.append(None)
+
     def line(self, ev: str, **fields: Any) -> Line:
         """Return a line of now."""
         number = len(self.lines) + 1
@@ -100,6 +111,42 @@ def node(name: str, uid: str, *, ready: str = "True", cpu: str = "8") -> dict[st
     return {"metadata": {"name": name, "uid": uid, "labels": labels}, "status": status}
 
 
+def devices_of(pool: str, *names: str) -> list[dict[str, str]]:
+    """Return devices of a pool of driver `d`, as claims name them."""
+    return [{"driver": "d", "pool": pool, "device": each} for each in names]
+
+
+def slice_of(name: str, node: str, generation: int, *devices: str) -> dict[str, Any]:
+    """Return a slice of driver `d`, whose pool is called like its node."""
+    pool = {"name": node, "generation": generation}
+    spec = {"driver": "d", "nodeName": node, "pool": pool, "devices": [{"name": each} for each in devices]}
+    return {"metadata": {"name": name, "uid": name}, "spec": spec}
+
+
+def claim(name: str, *devices: str) -> dict[str, Any]:
+    """Return a claim that has these devices of node n1."""
+    allocation = {"devices": {"results": devices_of("n1", *devices)}}
+    return {"metadata": {"name": name, "namespace": "shop", "uid": name}, "status": {"allocation": allocation}}
+
+
+def topology(node: str, available: str) -> dict[str, Any]:
+    """Return the topology of a node with one NUMA node of 8 CPUs."""
+    zone = {"name": "node-0", "resources": [{"name": "cpu", "allocatable": "8", "available": available}]}
+    return {"metadata": {"name": node, "uid": f"t-{node}"}, "zones": [zone]}
+
+
+DEVICES = [
+    (SLICES, slice_of("s1", "n1", 1, "a", "b")),
+    (SLICES, slice_of("s1", "n1", 2, "a")),
+    (SLICES, slice_of("s2", "n1", 2, "c")),
+    (CLAIMS, claim("c1", "a")),
+    (CLAIMS, claim("c1", "c")),
+    (CLAIMS, claim("c2", "a", "b")),
+    (TOPOLOGIES, topology("n1", "8")),
+    (TOPOLOGIES, topology("n1", "2500m")),
+]
+
+
 @st.composite
 def histories(draw: st.DrawFn, changes_max: int = 40) -> History:
     """Draw changes of a few pods and nodes: made, changed, deleted, made again with the same name, in groups."""
@@ -107,7 +154,14 @@ def histories(draw: st.DrawFn, changes_max: int = 40) -> History:
     for _ in range(draw(st.integers(0, changes_max))):
         group_end = draw(st.sampled_from((True, True, False)))
         stored = history.states[-1]
-        if draw(st.integers(0, 4)) == 0:
+        chosen = draw(st.integers(0, 7))
+        if chosen == 7:
+            history.move(f"pod-{draw(st.integers(0, lives))}", draw(st.sampled_from(("active", "unschedulable", ""))))
+            continue
+        if chosen == 6:
+            resource, document = draw(st.sampled_from(DEVICES))
+            held = stored.get((resource, document["metadata"].get("namespace", ""), document["metadata"]["name"]))
+        elif chosen == 0:
             name = draw(st.sampled_from(("n1", "n2", "n3")))
             held = stored.get(("nodes", "", name))
             uid = msgspec.json.decode(held)["metadata"]["uid"] if held else f"node-{lives}"

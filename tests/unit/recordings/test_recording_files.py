@@ -22,8 +22,8 @@ def written(path, history, *, with_bodies=True, flush_every=0):
     writer.begin(0.0, 1000.0, is_virtual=True)
     for number, line in enumerate(history.lines):
         writer.line(line)
-        if with_bodies:
-            writer.event(history.events[number])
+        if with_bodies and (event := history.events[number]) is not None:
+            writer.event(event)
         if flush_every and number % flush_every == 0:
             writer.flush()
     return writer
