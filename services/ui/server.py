@@ -110,6 +110,7 @@ class Server:
         post(f"{V1}/apply", self._apply)
         get(f"{V1}/explain/{{ns}}/{{pod}}", self._explain)
         get(f"{V1}/queue", self._queue)
+        get(f"{V1}/history", self._history)
         get(f"{V1}/trace/{{ns}}/{{pod}}", self._trace)
         get(f"{V1}/diff", self._diff)
         post(f"{V1}/break", self._break)
@@ -362,6 +363,10 @@ class Server:
         live, explainers = self._mesh_live, self._parts.explainers
         assert explainers is not None
         return answered(await explainers.queue(live.status["processes"]))
+
+    async def _history(self, request: web.Request) -> web.Response:
+        run = await self._runs.of(self._recorded(request))
+        return answered(await run.ask(documents.history))
 
     async def _trace(self, request: web.Request) -> web.Response:
         name, namespace, pod = self._recorded(request), request.match_info["ns"], request.match_info["pod"]

@@ -44,6 +44,16 @@ export function step(now, way, length) {
   return Math.max(0, Math.min(length - 1, now + way));
 }
 
+/** The name of the object that plays a difference's role in a run, from the difference of that role next in time, or ''. */
+export function nameOfRole(all, difference, side) {
+  let found = '', least = Infinity;
+  for (const each of all) {
+    const far = each.role === difference.role && each[side] ? Math.abs(each[side].at_s - difference.at_s) : Infinity;
+    if (far < least) { least = far; found = each[side].name || ''; }
+  }
+  return found;
+}
+
 /** Marks of one run's side in a span of time, at most one a pixel: [{x, at, n}] with the first difference of each. */
 export function marksOf(differences, side, from, to, width) {
   const places = new Map();

@@ -33,7 +33,7 @@ export function useAnswer(load, keys, {every = 0, past = true, when = true} = {}
 export function useWidth(first = 900) {
   const box = useRef(/** @type {any} */ (null)), [width, setWidth] = useState(first);
   useEffect(() => {
-    const seen = new ResizeObserver(() => { if (box.current) setWidth(Math.max(240, box.current.clientWidth)); });
+    const seen = new ResizeObserver(([entry]) => setWidth(Math.max(240, Math.floor(entry.contentRect.width))));
     if (box.current) seen.observe(box.current);
     return () => seen.disconnect();
   }, []);

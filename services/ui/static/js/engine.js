@@ -118,7 +118,7 @@ function json(target, {kind, header, rv, time}) {
   else if (kind === 'job') target.jobs.value = {...target.jobs.peek(), [header.id]: header};
   else if (kind === 'alarm') {
     target.alarms.value = [...target.alarms.peek(), header];
-    addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
+    if (header.alarm !== 'fault') addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
   } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
 }
 
@@ -171,6 +171,7 @@ async function open(id) {
       addMarks(target, [...(index.marks || []), ...(lines || []).map(markOf).filter(Boolean)].sort((a, b) => a.time - b.time));
     });
   } else {
+    if (!isLive(id)) target.history.value = await /** @type {LiveSource} */ (source).history(id);
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);

@@ -85,6 +85,8 @@ export class LiveSource {
   }
 
   recording() { return null; }
+  /** When which version of a recording was committed: {t, rv}. */
+  history(run) { return this.ask('history', {query: {run: other(run)}}); }
   state(run, rv, signal) { return this.ask('state', {query: {run, rv}, binary: true, signal}); }
   /** @param {string} kind @param {any} [options] */
   objects(kind, {run, ns, q, rv, limit, continue: more} = {}) { return this.ask(`objects/${word(kind)}`, {query: {run: other(run), ns, q, rv, limit, continue: more}}); }
@@ -121,7 +123,7 @@ class Feed {
     this.url = new URL(url);
     this.url.protocol = this.url.protocol === 'https:' ? 'wss:' : 'ws:';
     this.run = run; this.onFrame = onFrame; this.onStatus = onStatus;
-    this.rv = 0; this.tries = 0; this.closed = false; this.timer = 0;
+    this.rv = 0; this.tries = 0; this.closed = false; this.timer = 0; this.late = /** @type {any} */ (null);
     this.socket = /** @type {WebSocket} */ (this.connect());
   }
 
@@ -130,6 +132,8 @@ class Feed {
     socket.binaryType = 'arraybuffer';
     socket.onopen = () => {
       this.send({t: 'sub', view: 'cluster', run: this.run, rate: 20, rv: this.rv || undefined});
+      if (this.late) this.send(this.late);
+      this.late = null;
     };
     socket.onmessage = (event) => {
       if (typeof event.data === 'string') {
@@ -155,7 +159,11 @@ class Feed {
   }
 
   send(message) {
-    if (this.socket.readyState !== WebSocket.OPEN) return false;
+    if (this.socket.readyState !== WebSocket.OPEN) {
+      // A moment that was asked for before the socket was open is asked for when it is.
+      if (message.t === 'seek') this.late = message;
+      return false;
+    }
     this.socket.send(JSON.stringify(message));
     return true;
   }

@@ -6,7 +6,7 @@ import {register} from 'keplab/commands.js';
 import {useWidth, useSummary} from 'keplab/answers.js';
 import {VirtualTable} from 'keplab/table.js';
 import {PHASES} from 'keplab/columns.js';
-import {decisionOf, eventWords, fieldWords, marksOf, moments, step, summary} from 'keplab/alignment.js';
+import {decisionOf, eventWords, fieldWords, marksOf, moments, nameOfRole, step, summary} from 'keplab/alignment.js';
 import {count} from 'keplab/format.js';
 
 /** What stays while other pages are looked at. */
@@ -24,7 +24,7 @@ function guess(runs) {
 }
 
 /** One run at its moment: pods by phase, what it decided, and the pod that it was about. */
-function Pane({view, side, difference, letter, id}) {
+function Pane({view, side, difference, all, letter, id}) {
   const columns = view ? view.columns.value : null, rv = view ? view.rv.value : 0, time = view ? view.time.value : 0;
   const phases = useMemo(() => {
     const sums = [0, 0, 0, 0, 0];
@@ -32,18 +32,20 @@ function Pane({view, side, difference, letter, id}) {
     return sums;
   }, [columns]);
   const decision = difference ? difference[side] : null;
+  // Where the run has no such decision, the pod of that role by what it decided of it elsewhere.
+  const called = decision?.name || (difference && nameOfRole(all, difference, side)) || '';
   const pod = useMemo(() => {
-    if (!decision || !decision.name || !columns?.pods.columns.name) return null;
-    const [ns, ...rest] = decision.name.split('/'), name = rest.join('/'), {pods, nodes, strings} = columns, wanted = strings.indexOf(name), place = strings.indexOf(ns);
+    if (!called || !columns?.pods.columns.name) return null;
+    const [ns, ...rest] = called.split('/'), name = rest.join('/'), {pods, nodes, strings} = columns, wanted = strings.indexOf(name), place = strings.indexOf(ns);
     for (let row = 0; row < pods.rows; row++) if (wanted > 0 && pods.columns.name[row] === wanted && pods.columns.ns[row] === place) return {ns, name, phase: PHASES[pods.columns.phase[row]], node: pods.columns.node[row] >= 0 ? strings[nodes.columns.name[pods.columns.node[row]]] : '', reason: strings[pods.columns.reason[row]]};
     return {ns, name, phase: '', node: '', reason: ''};
-  }, [decision, columns]);
+  }, [called, columns]);
   const marked = (field) => difference && (difference.fields || []).includes(field);
   return html`<section class="panel pane" aria-label="run ${letter}: ${nameOf(id)}" data-side=${side} data-time=${time}><header class="toolbar"><h2><span class="letter">${letter}</span> ${nameOf(id)}</h2><span class="soft">${(runOf(id)?.switches || []).join(', ')}</span><span class="grow"></span><span class="mono">${time.toFixed(3)} s</span><span class="mono soft">rv ${count(rv)}</span></header>
     <p class="facts">${PHASES.map((phase, at) => (phases[at] ? html`<span key=${phase} class="phase phase-${phase}">${count(phases[at])} ${phase}</span>` : ''))}${phases.every((number) => !number) ? html`<span class="soft">no pods at this moment</span>` : ''}</p>
     ${difference && html`<dl class="pairs decision">
       <dt>role</dt><dd>${difference.role}</dd>
-      ${['event', 'outcome', 'node'].map((field) => html`<dt key=${field}>${field}</dt><dd class=${marked(field) ? 'differs' : ''}>${decision ? decision[field] || html`<span class="soft">none</span>` : html`<span class="none">no such decision</span>`}${marked(field) ? html` <span class="tag">differs</span>` : ''}</dd>`)}
+      ${!decision ? html`<dt>event</dt><dd class="differs"><span class="none">no such decision</span> <span class="tag">differs</span></dd>` : ['event', 'outcome', 'node'].map((field) => html`<dt key=${field}>${field}</dt><dd class=${marked(field) ? 'differs' : ''}>${decision[field] || html`<span class="soft">none</span>`}${marked(field) ? html` <span class="tag">differs</span>` : ''}</dd>`)}
       <dt>time</dt><dd>${decision ? `${decision.at_s.toFixed(6)} s` : html`<span class="soft">–</span>`}</dd>
       ${decision && html`<dt>by</dt><dd>${decision.component || '–'}</dd>`}
       ${pod && html`<dt>pod</dt><dd><button class="plain link" onClick=${() => select({kind: 'pods', ns: pod.ns, name: pod.name})}>${pod.ns}/${pod.name}</button> ${pod.phase ? html`<span class="phase phase-${pod.phase}">${pod.phase}</span>${pod.node ? ` on ${pod.node}` : ''}` : html`<span class="soft">not there at this moment</span>`}</dd>`}
@@ -55,7 +57,7 @@ function Pane({view, side, difference, letter, id}) {
 function Lanes({views, found, at, names, goTime}) {
   const [box, width] = useWidth(), label = Math.min(150, Math.round(width * 0.2)), wide = Math.max(60, width - label - 8), HEIGHT = 96;
   const lines = views.map((view) => (view ? view.lines.value : [])), differences = found.differences;
-  const decided = useMemo(() => lines.map((list, index) => { const zero = runOf([kept.peek().a, kept.peek().b][index])?.clock?.zero_s || 0; return list.map(decisionOf).filter(Boolean).map((each) => each.at - (each.at >= zero ? zero : 0)); }), [lines[0], lines[1]]);
+  const decided = useMemo(() => lines.map((list) => list.map(decisionOf).filter(Boolean).map((each) => each.at)), [lines[0], lines[1]]);
   const ends = [found.a, found.b].map((run) => run?.t1 ?? 0), to = Math.max(...ends, differences.length ? differences[differences.length - 1].at_s : 0, ...views.map((view) => (view ? view.head.value.time : 0)), 0.001), from = Math.min(0, ...[found.a, found.b].map((run) => run?.t0 ?? 0));
   const [part, setPart] = useState(/** @type {any} */ (null)), range = part || {from, to}, x = (time) => (time - range.from) / (range.to - range.from) * wide;
   const drag = useRef(false), element = useRef(/** @type {any} */ (null));
@@ -108,7 +110,7 @@ function Pair() {
   const names = /** @type {[string, string]} */ ([nameOf(a), nameOf(b)]), words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = useMemo(() => differences.map((each, index) => ({...each, index})).filter((each) => words.every((word) => summary(each, names).toLowerCase().includes(word))), [differences, text]);
   useSummary(!found ? '' : difference ? `Difference ${at + 1} of ${found.difference_count}: ${summary(difference, names)}` : found.text || 'No difference.');
-  const choose = (letter, value, side) => html`<label><b class="letter">${letter}</b><select aria-label="run ${letter}" value=${value} onChange=${(event) => change({[side]: event.target.value, at: 0})}><option value="">choose a run</option>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${[run.title || run.id, nameOf(run.id)].filter((word, index, all) => all.indexOf(word) === index).join(' · ')}</option>`)}</select></label>`;
+  const choose = (letter, value, side) => html`<label><b class="letter">${letter}</b><select class="run-choice" aria-label="run ${letter}" value=${value} onChange=${(event) => change({[side]: event.target.value, at: 0})}><option value="">choose a run</option>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${[run.title || run.id, nameOf(run.id)].filter((word, index, all) => all.indexOf(word) === index).join(' · ')}</option>`)}</select></label>`;
   const columns = [
     {id: 'number', title: '#', num: true, width: '62px', cell: (each) => count(each.index + 1), sort: (each) => each.index},
     {id: 'time', title: 'Time', num: true, width: '100px', cell: (each) => `${each.at_s.toFixed(3)} s`, sort: (each) => each.at_s},
@@ -125,7 +127,7 @@ function Pair() {
       : error ? html`<p class="error" role="alert">${error.message}</p>` : !found ? html`<p class="empty">comparing …</p>` : html`
       <p class="result" data-differences=${found.difference_count}>${differences.length ? html`<b>${count(found.difference_count)} differences</b> in ${count(found.counts.a)} and ${count(found.counts.b)} decisions, ${count(found.same)} the same${found.difference_count > differences.length ? `; the first ${count(differences.length)} are here` : ''}.${difference ? html` <span class="soft">${difference.a && difference.b ? (difference.fields || []).map((field) => fieldWords(difference, field)).join('; ') : summary(difference, names)}</span>` : ''}` : html`<b>${found.text || 'no difference'}</b>${found.reordered ? ' · some attempts were made in another order' : ''}`}</p>
       <${Lanes} views=${views} found=${found} at=${at} names=${names} goTime=${goTime} />
-      <div class="panes"><${Pane} view=${views[0]} side="a" letter="A" id=${a} difference=${difference} /><${Pane} view=${views[1]} side="b" letter="B" id=${b} difference=${difference} /></div>
+      <div class="panes"><${Pane} view=${views[0]} side="a" letter="A" id=${a} difference=${difference} all=${differences} /><${Pane} view=${views[1]} side="b" letter="B" id=${b} difference=${difference} all=${differences} /></div>
       ${differences.length > 0 && html`<div class="toolbar"><label class="grow">differences <input class="filter" type="text" placeholder="role, event, node" value=${text} onInput=${(event) => setText(event.target.value)} /></label><span class="soft">${count(rows.length)}</span></div>
       <${VirtualTable} label="differences" columns=${columns} rows=${rows} keyOf=${(each) => each.index} picked=${at} onPick=${(each) => goTo(each.index)} empty="No difference fits." />`}`}`;
 }

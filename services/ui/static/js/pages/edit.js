@@ -48,6 +48,8 @@ function Conflict({base, theirs, yours, keep, take}) {
   return html`<div class="conflict" role="alert"><p class="error">It was changed meanwhile: rv ${base.metadata?.resourceVersion} is now rv ${theirs.metadata?.resourceVersion}.</p><div class="sides">${side('theirs', rows(theirs))}${side('yours', rows(yours))}</div>
     <div class="actions"><button onClick=${take}>begin anew from theirs</button><button onClick=${keep}>keep my text, on their version</button></div></div>`;
 }
+/** A document without what the server counts by itself: versions and managers. */
+const spoken = (document) => { const {metadata = {}, ...rest} = document, {resourceVersion, generation, managedFields, ...kept} = metadata; void [resourceVersion, generation, managedFields]; return {...rest, metadata: kept}; };
 const lines = (document) => yaml(withoutManagers(document).document).trimEnd().split('\n');
 
 function Edit({close}) {
@@ -85,7 +87,7 @@ function Edit({close}) {
       <div class="toolbar"><button class=${ready ? '' : 'primary'} disabled=${!dirty || Boolean(busy)} onClick=${() => send(true)}>dry run ${ready ? '' : html`<kbd>Ctrl+Enter</kbd>`}</button><button class=${ready ? 'primary' : ''} disabled=${!ready || Boolean(busy)} title=${ready ? undefined : 'A dry run shows first what the server would change.'} onClick=${() => send(false)}>apply ${ready ? html`<kbd>Ctrl+Enter</kbd>` : ''}</button><button disabled=${!dirty} onClick=${() => { setText(shown); setTried(null); setConflict(null); }}>undo</button><span class="soft" role="status">${busy ? `${busy} …` : ready ? 'The server would take it.' : dirty ? 'changed' : 'unchanged'}</span></div>
       ${error && html`<p class="error wrap" role="alert">${error.message}</p>${(error.status?.details?.causes || []).map((cause) => html`<p key=${cause.field} class="wrap"><code>${cause.field}</code>: ${cause.message}</p>`)}`}
       ${conflict && html`<${Conflict} base=${base} ...${conflict} take=${load} keep=${() => { setBase(conflict.theirs); setText(text.replace(/^( *resourceVersion: ).*$/m, `$1${JSON.stringify(String(conflict.theirs.metadata.resourceVersion))}`)); setConflict(null); }} />`}
-      ${ready && html`<h3>What the server would change</h3><${Difference} before=${base} after=${tried.document} a=${Number(base.metadata?.resourceVersion || 0)} b=${Number(base.metadata?.resourceVersion || 0)} />`}`}
+      ${ready && html`<h3>What the server would change</h3><${Difference} before=${spoken(base)} after=${spoken(tried.document)} a=${Number(base.metadata?.resourceVersion || 0)} b=${Number(base.metadata?.resourceVersion || 0)} />`}`}
     ${asks && html`<${Dialog} label="unsaved" close=${() => setAsks(false)}><h2>Leave without applying?</h2><div class="actions"><button class="primary" onClick=${() => { setAsks(false); close(); }}>leave</button><button autofocus onClick=${() => setAsks(false)}>stay</button></div><//>`}`;
 }
 

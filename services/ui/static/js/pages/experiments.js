@@ -1,5 +1,5 @@
 // Launch a comparison, follow it, and read what came of it: measures with paired differences, pods by phase, and every run.
-import {html, signal, useEffect, useMemo, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, go, notify} from 'keplab/state.js';
 import {source, showRun} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -24,8 +24,9 @@ function copy(text) {
 function Picker({add, close}) {
   const [text, setText] = useState(''), all = state.meta.value.switches || [], words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter((each) => words.every((word) => `${each.name} ${each.meaning} ${each.source} ${(each.values || []).join(' ')}`.toLowerCase().includes(word)));
-  const [free, setFree] = useState(/** @type {Record<string, string>} */ ({}));
-  return html`<div class="picker panel" role="group" aria-label="switches"><div class="toolbar"><label class="grow">switch <input class="filter" autofocus type="text" placeholder="name, meaning or KEP" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${(event) => { if (event.key === 'Escape') { event.stopPropagation(); close(); } }} /></label><span class="soft">${count(found.length)} of ${count(all.length)}</span><button class="small" aria-label="close" onClick=${close}>✕</button></div>
+  const [free, setFree] = useState(/** @type {Record<string, string>} */ ({})), field = useRef(/** @type {HTMLInputElement|null} */ (null));
+  useEffect(() => field.current?.focus(), []);
+  return html`<div class="picker panel" role="group" aria-label="switches"><div class="toolbar"><label class="grow">switch <input ref=${field} class="filter" type="text" placeholder="name, meaning or KEP" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${(event) => { if (event.key === 'Escape') { event.stopPropagation(); close(); } }} /></label><span class="soft">${count(found.length)} of ${count(all.length)}</span><button class="small" aria-label="close" onClick=${close}>✕</button></div>
     <ul class="switches">${found.slice(0, 60).map((each) => html`<li key=${each.name}><div class="toolbar"><code>${each.name}</code><span class="grow"></span>${(each.values || []).length ? each.values.map((value) => html`<button key=${value} class="small" onClick=${() => add(`${each.name}=${value}`)}>${String(value)}${String(value) === String(each.default) ? html` <span class="soft">default</span>` : ''}</button>`)
       : html`<input type="text" size="10" aria-label="value of ${each.name}" placeholder=${String(each.default)} value=${free[each.name] || ''} onInput=${(event) => setFree({...free, [each.name]: event.target.value})} onKeyDown=${(event) => { if (event.key === 'Enter' && event.target.value) add(`${each.name}=${event.target.value}`); }} /><button class="small" disabled=${!free[each.name]} onClick=${() => add(`${each.name}=${free[each.name]}`)}>set</button>`}</div><p class="soft wrap">${each.meaning}${each.source ? html` <span class="source">${each.source}</span>` : ''}</p></li>`)}</ul></div>`;
 }

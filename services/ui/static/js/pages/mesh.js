@@ -4,6 +4,7 @@ import {state, view, notify} from 'keplab/state.js';
 import {source, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
+import {VirtualTable} from 'keplab/table.js';
 import {Dialog} from 'keplab/dialog.js';
 import {faultWords, lineWidth, meshRows, timeOf} from 'keplab/flow.js';
 import {css} from 'keplab/colours.js';
@@ -101,7 +102,7 @@ function Spark({name}) {
   const data = () => { const kept = past.get(name); return kept ? [kept.t.slice(), kept.messages.slice(), kept.p99.slice()] : [[], [], []]; };
   useEffect(() => {
     const place = /** @type {HTMLElement} */ (box.current), axis = {stroke: css('soft'), grid: {stroke: css('line'), width: 0.5}, ticks: {show: false}, font: '11px system-ui'};
-    const own = plot.current = new uPlot({width: place.clientWidth || 320, height: 132, legend: {show: false}, cursor: {drag: {x: false, y: false}}, scales: {x: {time: false}, ms: {range: (_, low, high) => [0, Math.max(1, high || 1)]}, y: {range: (_, low, high) => [0, Math.max(1, high || 1)]}},
+    const own = plot.current = new uPlot({width: place.clientWidth || 320, height: 132, legend: {show: false}, cursor: {drag: {x: false, y: false}}, scales: {x: {time: false, range: (_, low, high) => [Math.min(low ?? 0, (high ?? 60) - 60), high ?? 60]}, ms: {range: (_, low, high) => [0, Math.max(1, high || 1)]}, y: {range: (_, low, high) => [0, Math.max(1, high || 1)]}},
       axes: [{...axis, values: (_, list) => list.map((value) => `${Math.round(value)} s`)}, {...axis, size: 46, values: (_, list) => list.map((value) => count(value))}, {...axis, scale: 'ms', side: 1, size: 46, grid: {show: false}, values: (_, list) => list.map((value) => `${value} ms`)}],
       series: [{}, {label: 'messages/s', stroke: css('running'), width: 1.5}, {label: 'p99', scale: 'ms', stroke: css('pending'), width: 1.5, dash: [4, 3]}]}, data(), place);
     const seen = new ResizeObserver(() => own.setSize({width: place.clientWidth, height: 132}));
@@ -114,9 +115,7 @@ function Spark({name}) {
 
 /** One process, its buttons and its newest lines. */
 function Card({row, store, faults}) {
-  const process = row ? row.process : store, why = refused(), link = row?.link, lines = state.lines.value;
-  const origin = (state.meta.value.runs || []).find((each) => each.id === state.run.value)?.wall_s || 0;
-  const newest = useMemo(() => { const found = []; for (let i = lines.length - 1; i >= 0 && found.length < 8; i--) if (lines[i].comp === process.name) found.push(lines[i]); return found; }, [lines, process.name]);
+  const process = row ? row.process : store, why = refused(), link = row?.link;
   const fact = (name, value) => value !== null && value !== undefined && value !== '' && value !== '–' && html`<dt>${name}</dt><dd>${value}</dd>`;
   const live = source.kind === 'live', disabled = Boolean(why), gone = {disabled, title: why || undefined, 'aria-describedby': why ? 'why-not' : undefined};
   const own = (faults || []).filter((fault) => fault.target === process.name);
@@ -131,7 +130,6 @@ function Card({row, store, faults}) {
       <button class="small" ...${gone} onClick=${() => propose('heal', process.name)}>heal</button></div>${why && html`<p id="why-not" class="soft small-print">${why}</p>`}`}
     ${own.length > 0 && html`<p>${own.map((fault) => html`<span class="state broken">${faultWords(fault)}</span> `)}</p>`}
     ${row && live && html`<${Spark} name=${process.name} />`}
-    ${newest.length > 0 && html`<h3>Newest lines</h3><ul class="plain-list lines">${newest.map((line) => html`<li key=${`${line.inc}/${line.seq}`}><button class="plain link mono" onClick=${() => seekTime(timeOf(line))}>${moment(timeOf(line), origin)}</button> ${line.ev} <span class="soft">${line.obj ? `${line.obj.ns ? `${line.obj.ns}/` : ''}${line.obj.name}` : ''}</span></li>`)}</ul>`}
   </aside>`;
 }
 
@@ -147,6 +145,28 @@ function Counter({found}) {
     ${violations.slice(-5).map((each, at) => html`<p key=${at} class="bad wrap">${each.invariant} ${each.message || each.text || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
     ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${span(fault.at)}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
+
+/** The newest lines of the event log, of one process where one is chosen. */
+function Newest() {
+  const lines = state.lines.value, name = chosen.value, [text, setText] = useState(''), run = (state.meta.value.runs || []).find((each) => each.id === state.run.value), origin = run?.wall_s || 0, then = !state.live.value, now = state.time.value;
+  const rows = useMemo(() => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean), found = [];
+    for (let i = lines.length - 1; i >= 0 && found.length < 500; i--) {
+      const line = lines[i];
+      if ((name && line.comp !== name) || (then && timeOf(line) > now + 1e-6)) continue;
+      if (words.length && !words.every((word) => `${line.comp} ${line.ev} ${aboutOf(line)} ${JSON.stringify(line.data || {})}`.toLowerCase().includes(word))) continue;
+      found.push(line);
+    }
+    return found;
+  }, [lines, name, text, then && now]);
+  const columns = [
+    {id: 'time', title: 'Time', num: true, width: '104px', cell: (line) => moment(timeOf(line), origin)}, {id: 'process', title: 'Process', width: '130px', cell: (line) => line.comp}, {id: 'event', title: 'Event', width: '160px', cell: (line) => line.ev},
+    {id: 'object', title: 'Object', width: 'minmax(140px, 1fr)', cell: aboutOf}, {id: 'data', title: 'Data', width: 'minmax(160px, 2.4fr)', cell: (line) => Object.entries({...(line.node ? {node: line.node} : {}), ...(line.data || {})}).filter(([, value]) => value !== '' && value !== null).map(([key, value]) => `${key}=${typeof value === 'object' ? JSON.stringify(value) : value}`).join(' ')},
+  ];
+  return html`<section class="newest" aria-label="event log"><div class="toolbar"><h2>Event log${name ? html` <span class="soft">of ${name}</span>` : ''}</h2><input class="filter-field" type="text" aria-label="filter lines" placeholder="event, object or data" value=${text} onInput=${(event) => setText(event.target.value)} /><span class="soft">${rows.length === 500 ? 'the newest 500' : count(rows.length)}</span></div>
+    <${VirtualTable} label="newest lines of the event log" columns=${columns} rows=${rows} keyOf=${(line) => `${line.comp}/${line.inc}/${line.seq}`} picked=${undefined} onOpen=${(line) => seekTime(timeOf(line))} empty="No line fits." /></section>`;
+}
+const aboutOf = (line) => (line.obj ? `${line.obj.kind || ''} ${line.obj.ns ? `${line.obj.ns}/` : ''}${line.obj.name}`.trim() : '');
 
 function Mesh() {
   const answer = useAnswer(() => source.mesh(state.run.peek()), [], {every: 1, past: false});
@@ -177,6 +197,7 @@ function Mesh() {
           ${linked && html`<td class="num">${link ? perSecond(link.messages_s) : '–'}</td><td class="num">${link ? memory(link.bytes_s || 0) : '–'}</td><td class="num">${link ? ms(link.p50_ms) : '–'}</td><td class="num">${link ? ms(link.p99_ms) : '–'}</td><td class=${`num ${link?.errors_s ? 'loud' : ''}`}>${link ? perSecond(link.errors_s || 0) : '–'}</td><td class="num">${process.cpu === null || process.cpu === undefined ? '–' : `${Math.round(process.cpu * 100)} %`}</td><td class="num">${process.rss_bytes ? memory(process.rss_bytes) : '–'}</td>`}<td class="num">${count(process.restarts || 0)}</td></tr>`)}
       </tbody></table></div>
       <${Counter} found=${found} />
+      <${Newest} />
     </div>${(row || store) && html`<${Card} key=${chosen.value} row=${row} store=${store} faults=${found.faults} />`}</div><${Ask} />`;
 }
 
