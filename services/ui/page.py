@@ -32,7 +32,8 @@ from services.recordings import frames
 from services.recordings.format import DELETED, Version
 from services.recordings.model import Model
 from services.recordings.reader import Recording
-from services.scenarios.decisions.decision import Decision
+from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
+from services.scenarios.recorded import decisions_of, explanation
 from services.telemetry.eventlog import Line
 from services.ui import documents
 from services.ui.runs import open_runs
@@ -95,10 +96,10 @@ def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING) -> Wr
     try:
         for number, run in enumerate(runs):
             name = str(number)
-            about, parts = _recorded(run.recording, detail)
+            decided[name] = decisions_of(run.recording)
+            about, parts = _recorded(run.recording, decided[name], detail)
             index["runs"][name] = about
             listed.append(_titled({**run.document(), "id": name, "name": run.name}))
-            decided[name] = documents.decisions_of(run.recording)
             body += _elements(name, parts, sizes)
     finally:
         for run in runs:
@@ -144,7 +145,7 @@ def _meta(listed: list[dict[str, Any]]) -> dict[str, Any]:
         "first": "0",
         "switches": [],
         "pages": list(documents.PAGES),
-        "palette": documents.PALETTE,
+        "palette": documents.palette(),
     }
 
 
@@ -167,23 +168,24 @@ def _advice(out: Path, size: int, sizes: Mapping[str, int], detail: str) -> str:
 # -- one recording -----------------------------------------------------------------------------------------
 
 
-def _recorded(recording: Recording, detail: str) -> tuple[dict[str, Any], _Parts]:
+def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) -> tuple[dict[str, Any], _Parts]:
     """Return what the index says of a recording, and its parts."""
     parts = _Parts()
-    segments = _segments(recording, parts)
+    whys = _Whys(recording, decisions)
+    segments = _segments(recording, parts, whys)
     first, last = recording.rv_range
     begin_s, end_s = recording.time_range
     parts.put_json("history", documents.history(recording))
     lines = list(recording.lines())
     parts.put_json("lines", list(_lines(recording, lines, detail)))
-    parts.put_json("documents", _documents(recording, lines))
+    parts.put_json("documents", _documents(recording, lines, whys))
     if detail == EVERYTHING:
         _objects(recording, parts)
     about = {"from_rv": first, "to_rv": last, "t0": begin_s, "t1": end_s, "segments": segments, "detail": detail}
     return about, parts
 
 
-def _segments(recording: Recording, parts: _Parts) -> list[dict[str, Any]]:
+def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[str, Any]]:
     """Fold the recording, and put its frames: a segment each 1,000 versions, the dictionary apart and whole."""
     model = Model()
     model.forget_changes()
@@ -202,6 +204,7 @@ def _segments(recording: Recording, parts: _Parts) -> list[dict[str, Any]]:
         if not version.group_end:
             continue
         held += (each for each in model.delta() if each[0] != frames.DICT)
+        whys.take(version.rv, model)
         if count >= SEGMENT:
             close()
             held += model.frames()[1:]
@@ -259,41 +262,55 @@ def _short(value: Any) -> Any:
 # -- documents ---------------------------------------------------------------------------------------------
 
 
-def _documents(recording: Recording, lines: Sequence[Line]) -> dict[str, Any]:
+def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> dict[str, Any]:
     """Return what a server would compute when it is asked: mesh, queue, why each pod is where it is, traces."""
     made: dict[str, Any] = {
         "mesh": documents.mesh(lines),
         "queue": documents.queue(recording, 0),
         "kinds": documents.kind_documents(recording),
+        **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
-    about: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    victims = [line for line in lines if line.ev == "sched.victim" and line.obj is not None]
-    for line in lines:
-        if line.obj is not None and line.obj["kind"] == "Pod" and line.ev.startswith("sched."):
-            about[line.obj["ns"], line.obj["name"]].append(line)
-    for (namespace, name), own in about.items():
-        made[f"explain/{namespace}/{name}"] = list(_explained(recording, own, victims, namespace, name))
     spans = list(recording.spans())
-    for namespace, name in itertools.islice(about, TRACES_MAX) if spans else ():
-        _try(made, f"trace/{namespace}/{name}", lambda ns=namespace, pod=name: documents.trace(spans, ns, pod))  # type: ignore[misc]
+    for pod in itertools.islice(whys.pods, TRACES_MAX) if spans else ():
+        namespace, _, name = pod.partition("/")
+        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(spans, ns, of))  # type: ignore[misc]
     return made
 
 
-def _explained(
-    recording: Recording, own: list[Line], victims: list[Line], namespace: str, name: str
-) -> Iterator[dict[str, Any]]:
-    """Yield why a pod was where it was, after each of its last attempts."""
-    moments = sorted({recording.version_at(recording.time_of(line)) for line in own if line.ev == "sched.attempt"})
-    uids = {line.obj["uid"] for line in own if line.obj is not None}
-    lines = sorted(
-        [*own, *(each for each in victims if each.data.get("preemptor") in uids)], key=lambda line: line.mono_ns
-    )
-    for rv in (*moments[-ATTEMPTS_MAX:], 0):
-        try:
-            found = documents.explain(recording, lines, namespace, name, rv)
-        except ApiError:
-            continue
-        yield {"rv": rv or recording.rv_range[1], "document": found}
+class _Whys:
+    """Why each pod was where it was, after its last attempts and at the end; found while versions are folded."""
+
+    def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
+        self._recording = recording
+        self.pods: dict[str, list[Decision]] = defaultdict(list)
+        for each in decisions:
+            if each.event in SCHEDULER_EVENTS:
+                self.pods[each.name].append(each)
+        last = recording.rv_range[1]
+        self._asked: dict[int, list[str]] = defaultdict(list)
+        """At which version what is to be said about whom."""
+        for pod, own in self.pods.items():
+            moments = sorted(
+                {recording.version_at(each.at_s) for each in own if each.event == "sched.attempt"} - {last}
+            )
+            for rv in (*moments[-ATTEMPTS_MAX:], last):
+                self._asked[rv].append(pod)
+        self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def take(self, rv: int, model: Model) -> None:
+        """Say what is to be said at this version, whose columns the model has."""
+        for pod in self._asked.get(rv, ()):
+            namespace, _, name = pod.partition("/")
+            version = self._recording.version_of("pods", namespace, name, rv)
+            pool = model.pool_of(version.uid) if version is not None else ""
+            found = explanation(self._recording, self.pods[pod], pod, rv, pool)
+            if found is not None:
+                del found["would_fit_if"], found["wakes_on"]
+                self._found[pod].append({**found, "is_past": True})
+
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """Return, by pod, its decisions, and the explanations in the order of versions."""
+        return {pod: {"decisions": self.pods[pod], "at": found} for pod, found in self._found.items()}
 
 
 def _try(made: dict[str, Any], key: str, make: Callable[[], Any]) -> None:

@@ -277,10 +277,9 @@ export class ReplaySource {
 
   async explain(ns, pod, rv = Infinity, run = this.index.first) {
     const all = await this.precomputed(run, `explain/${ns}/${pod}`, `A decision about pod ${ns}/${pod}`);
-    const list = Array.isArray(all) ? all : [{rv: 0, document: all}];
-    let found = list[0];
-    for (const each of list) if (each.rv <= rv) found = each;
-    return found.document;
+    const before = all.at.filter((each) => each.rv <= rv), found = before[before.length - 1];
+    if (!found) throw new Refused({code: 404, reason: 'NotFound', message: `Pod ${ns}/${pod} was not tried yet at this version`});
+    return {...found, decisions: all.decisions};
   }
 
   queue(run = this.index.first) { return this.precomputed(run, 'queue', 'The queue'); }
