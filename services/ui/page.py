@@ -47,7 +47,6 @@ LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
 LINES_MAX: Final = 20_000
-HISTORY_MAX: Final = 20_000
 ATTEMPTS_MAX: Final = 20
 TRACES_MAX: Final = 200
 TEXT_MAX: Final = 400
@@ -176,7 +175,7 @@ def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) 
     segments = _segments(recording, parts, whys)
     first, last = recording.rv_range
     begin_s, end_s = recording.time_range
-    parts.put_json("history", _history(recording))
+    parts.put_json("history", documents.history(recording))
     lines = list(recording.lines())
     parts.put_json("lines", list(_lines(recording, lines, detail)))
     parts.put_json("documents", _documents(recording, lines, whys))
@@ -218,16 +217,6 @@ def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[s
 def _stream(all_frames: Iterable[bytes]) -> bytes:
     """Return frames, each with its length before it."""
     return b"".join(_LENGTH.pack(len(each)) + each for each in all_frames)
-
-
-def _history(recording: Recording) -> dict[str, list[float]]:
-    """Return when which version was committed, thinned to what a time line can show."""
-    pairs = [(round(each.t, 6), each.rv) for each in recording.versions() if each.group_end]
-    step = max(1, len(pairs) // HISTORY_MAX)
-    kept = pairs[::step]
-    if pairs and kept[-1] != pairs[-1]:
-        kept.append(pairs[-1])
-    return {"t": [t for t, _ in kept], "rv": [float(rv) for _, rv in kept]}
 
 
 def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:

@@ -115,14 +115,14 @@ function json(target, {kind, header, rv, time}) {
     const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
-    if (!isLive(target.id)) addHistory(target, header.lines);
+    if (target.history.peek().estimated === 2) addHistory(target, header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
   else if (kind === 'job') target.jobs.value = {...target.jobs.peek(), [header.id]: header};
   else if (kind === 'alarm') {
     target.alarms.value = [...target.alarms.peek(), header];
-    addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
+    if (header.alarm !== 'fault') addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
   } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
 }
 
@@ -189,6 +189,7 @@ async function open(id) {
     if (last) target.head.value = {rv: last, time: run.t1};
     // Until more is known, versions are taken to have come evenly.
     if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
+    if (last) target.history.value = await /** @type {LiveSource} */ (source).history(id).then((found) => ({...found, estimated: 0}), () => target.history.peek());
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);

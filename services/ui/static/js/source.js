@@ -6,7 +6,8 @@
 //   object(kind, ns, name, rv, run) → {document, rv, time} · versions(kind, ns, name, run) → {versions: [{rv, time, type, writer, verb, request_id, trace_id, changed, recorded}], window_start}
 //   explain(ns, pod, rv, run) · queue(run) · mesh(run) · trace(ns, pod, run) · diff(a, b, options)
 //   breakIt(target, action, more) · apply(yaml, {dryRun, force}) · put(kind, ns, name, document, {dryRun}) · remove(kind, ns, name)
-//   job(request) · jobs() · jobOf(id) · cancel(id) · stories()
+//   job(request) · jobs() · jobOf(id) · cancel(id) · resultOf(id) → the comparison's document · scenarios()
+//   put takes a document, or YAML as text.
 //
 // A refusal is a `Refused` with Kubernetes' Status: {code, reason, message, details}.
 
@@ -46,16 +47,17 @@ export class LiveSource {
     return meta;
   }
 
-  /** @param {string} path @param {{method?: string, body?: any, query?: Record<string, any>, binary?: boolean, signal?: AbortSignal}} [how] */
-  async ask(path, {method = 'GET', body, query = {}, binary = false, signal} = {}) {
+  /** @param {string} path @param {{method?: string, body?: any, text?: string, query?: Record<string, any>, binary?: boolean, signal?: AbortSignal}} [how] */
+  async ask(path, {method = 'GET', body, text, query = {}, binary = false, signal} = {}) {
     const url = new URL(path, this.base);
     for (const key in query) if (query[key] !== undefined && query[key] !== null && query[key] !== '') url.searchParams.set(key, String(query[key]));
     const headers = /** @type {Record<string, string>} */ ({});
     if (method !== 'GET') headers['X-Keplab-CSRF'] = this.csrf;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
+    if (text !== undefined) headers['Content-Type'] = 'application/yaml';
     let answer;
     try {
-      answer = await fetch(url, {method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', signal});
+      answer = await fetch(url, {method, headers, body: body === undefined ? text : JSON.stringify(body), credentials: 'same-origin', signal});
     } catch (error) {
       if (signal && signal.aborted) throw error;
       throw new Refused({code: 0, reason: 'Unreachable', message: 'The server of this page does not answer.'});
@@ -83,6 +85,8 @@ export class LiveSource {
   }
 
   recording() { return null; }
+  /** When which version of a recording was committed: {t, rv}. */
+  history(run) { return this.ask('history', {query: {run: other(run)}}); }
   state(run, rv, signal) { return this.ask('state', {query: {run, rv}, binary: true, signal}); }
   /** @param {string} kind @param {any} [options] */
   objects(kind, {run, ns, q, rv, limit, continue: more} = {}) { return this.ask(`objects/${word(kind)}`, {query: {run: other(run), ns, q, rv, limit, continue: more}}); }
@@ -92,19 +96,20 @@ export class LiveSource {
     return {...answer, versions: answer.versions || answer.items};
   }
   explain(ns, pod, rv, run) { return this.ask(`explain/${word(ns)}/${word(pod)}`, {query: {rv, run: other(run)}}); }
-  queue(run) { return this.ask('queue', {query: {run: other(run)}}); }
+  queue(run, rv) { return this.ask('queue', {query: {run: other(run), rv}}); }
   mesh(run) { return this.ask('mesh', {query: {run: other(run)}}); }
   trace(ns, pod, run) { return this.ask(`trace/${word(ns)}/${word(pod)}`, {query: {run: other(run)}}); }
   diff(a, b, options = {}) { return this.ask('diff', {query: {a, b, ...options}}); }
   breakIt(target, action, more = {}) { return this.ask('break', {method: 'POST', body: {target, action, ...more}}); }
   apply(yaml, {dryRun = false, force = false} = {}) { return this.ask('apply', {method: 'POST', body: {yaml, dry_run: dryRun, force}}); }
-  put(kind, ns, name, document, {dryRun = false} = {}) { return this.ask(objectPath(kind, ns, name), {method: 'PUT', body: document, query: {dryRun: dryRun ? 'All' : undefined}}); }
+  put(kind, ns, name, document, {dryRun = false} = {}) { return this.ask(objectPath(kind, ns, name), {method: 'PUT', [typeof document === 'string' ? 'text' : 'body']: document, query: {dryRun: dryRun ? 'All' : undefined}}); }
   remove(kind, ns, name) { return this.ask(objectPath(kind, ns, name), {method: 'DELETE'}); }
   job(request) { return this.ask('jobs', {method: 'POST', body: request}); }
   jobs() { return this.ask('jobs'); }
   jobOf(id) { return this.ask(`jobs/${word(id)}`); }
   cancel(id) { return this.ask(`jobs/${word(id)}`, {method: 'DELETE'}); }
-  stories() { return this.ask('stories'); }
+  resultOf(id) { return this.ask(`jobs/${word(id)}/result`); }
+  scenarios() { return this.ask('scenarios'); }
 }
 
 const word = encodeURIComponent;
@@ -118,7 +123,7 @@ class Feed {
     this.url = new URL(url);
     this.url.protocol = this.url.protocol === 'https:' ? 'wss:' : 'ws:';
     this.run = run; this.onFrame = onFrame; this.onStatus = onStatus;
-    this.rv = rv; this.tries = 0; this.closed = false; this.timer = 0;
+    this.rv = rv; this.tries = 0; this.closed = false; this.timer = 0; this.late = /** @type {any} */ (null);
     this.socket = /** @type {WebSocket} */ (this.connect());
   }
 
@@ -127,6 +132,8 @@ class Feed {
     socket.binaryType = 'arraybuffer';
     socket.onopen = () => {
       this.send({t: 'sub', view: 'cluster', run: this.run, rate: 20, rv: this.rv || undefined});
+      if (this.late) this.send(this.late);
+      this.late = null;
     };
     socket.onmessage = (event) => {
       if (typeof event.data === 'string') {
@@ -152,7 +159,11 @@ class Feed {
   }
 
   send(message) {
-    if (this.socket.readyState !== WebSocket.OPEN) return false;
+    if (this.socket.readyState !== WebSocket.OPEN) {
+      // A moment that was asked for before the socket was open is asked for when it is.
+      if (message.t === 'seek') this.late = message;
+      return false;
+    }
     this.socket.send(JSON.stringify(message));
     return true;
   }
@@ -282,7 +293,13 @@ export class ReplaySource {
   }
 
   async jobs() { return {jobs: []}; }
-  async stories() { return {stories: []}; }
+  async scenarios() { return {scenarios: []}; }
+  /** The comparison that this file was written of, or a refusal. */
+  async resultOf() {
+    const found = await this.json('all', 'comparison');
+    if (!found) throw new Refused({code: 404, reason: 'NotFound', message: 'A comparison is not in this file.'});
+    return found;
+  }
   async absent() { throw new Refused({code: 405, reason: 'MethodNotAllowed', message: 'This is a recording: nothing can be changed.'}); }
   breakIt() { return this.absent(); }
   apply() { return this.absent(); }
