@@ -34,7 +34,7 @@ class Moves:
         match line.ev:
             case "sched.moved" if line.obj is not None:
                 uid, data = line.obj["uid"], line.data
-                pool = str(data.get("to", data.get("pool", "")))
+                pool = str(data.get("to", ""))
                 held = self._held.setdefault(line.comp, {})
                 if pool in POOLS[1:]:
                     held[uid] = None

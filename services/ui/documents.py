@@ -30,6 +30,7 @@ SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "suc
 """What says the same as a colour, by phase or state."""
 NOT_RECORDED: Final = "body not recorded"
 DIFFERENCES_MAX: Final = 1_000
+HISTORY_MAX: Final = 20_000
 
 
 def palette() -> dict[str, dict[str, str]]:
@@ -80,6 +81,16 @@ def run_document(name: str, recording: Recording) -> dict[str, Any]:
         "not_recorded": list(meta.not_recorded),
         "clock": {"zero_s": meta.clock.zero_s, "wall_s": meta.clock.wall_s, "is_virtual": meta.clock.is_virtual},
     }
+
+
+def history(recording: Recording) -> dict[str, list[float]]:
+    """Return when which version was committed, thinned to what a time line can show."""
+    pairs = [(round(each.t, 6), each.rv) for each in recording.versions() if each.group_end]
+    step = max(1, len(pairs) // HISTORY_MAX)
+    kept = pairs[::step]
+    if pairs and kept[-1] != pairs[-1]:
+        kept.append(pairs[-1])
+    return {"t": [t for t, _ in kept], "rv": [float(rv) for _, rv in kept]}
 
 
 # -- objects ---------------------------------------------------------------------------------------------

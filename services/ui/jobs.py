@@ -78,6 +78,11 @@ class Job:
         return self.folder / "report.html"
 
     @property
+    def result(self) -> Path:
+        """The document of the comparison."""
+        return self.folder / "result.json"
+
+    @property
     def recordings(self) -> Path:
         """Where the recordings of the runs are."""
         return self.folder / "recordings"
@@ -206,7 +211,7 @@ class Jobs:
             for old in (job.record, job.report):
                 old.unlink(missing_ok=True)
             words = [*job.words(), "--workers", "1", "--record", str(job.record), "-o", "json", "--runs", "none"]
-            with (job.folder / "errors.txt").open("wb") as errors, (job.folder / "result.json").open("wb") as result:
+            with (job.folder / "errors.txt").open("wb") as errors, job.result.open("wb") as result:
                 job.process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-m",

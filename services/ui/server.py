@@ -110,6 +110,7 @@ class Server:
         post(f"{V1}/apply", self._apply)
         get(f"{V1}/explain/{{ns}}/{{pod}}", self._explain)
         get(f"{V1}/queue", self._queue)
+        get(f"{V1}/history", self._history)
         get(f"{V1}/trace/{{ns}}/{{pod}}", self._trace)
         get(f"{V1}/diff", self._diff)
         post(f"{V1}/break", self._break)
@@ -118,6 +119,7 @@ class Server:
         post(f"{V1}/jobs", self._start_job)
         get(f"{V1}/jobs/{{id}}", self._job)
         get(f"{V1}/jobs/{{id}}/report", self._report)
+        get(f"{V1}/jobs/{{id}}/result", self._result)
         delete(f"{V1}/jobs/{{id}}", self._cancel_job)
         get(f"{V1}/events", self._events)
         get(f"{V1}/socket", self._socket)
@@ -362,6 +364,10 @@ class Server:
         assert explainers is not None
         return answered(await explainers.queue(live.status["processes"]))
 
+    async def _history(self, request: web.Request) -> web.Response:
+        run = await self._runs.of(self._recorded(request))
+        return answered(await run.ask(documents.history))
+
     async def _trace(self, request: web.Request) -> web.Response:
         name, namespace, pod = self._recorded(request), request.match_info["ns"], request.match_info["pod"]
         is_whole = request.query.get("whole", "") in ("true", "1")
@@ -425,6 +431,13 @@ class Server:
             raise NotFound(f"{job.id} has no report yet") from None
         headers = {"Content-Security-Policy": REPORT_POLICY}
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+
+    async def _result(self, request: web.Request) -> web.Response:
+        job = self._parts.jobs.of(request.match_info["id"])
+        body = job.result.read_bytes() if job.exit_code is not None and job.result.exists() else b""
+        if not body:
+            raise NotFound(f"{job.id} has no result{'' if job.exit_code is not None else ' yet'}")
+        return web.Response(body=body, content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send event lines as server-sent events: those since a time of the wall, and then those that come."""
