@@ -6,33 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.cli.__main__ import run
 from services.runs.folder import DECISIONS_FILE, RECORD_FILE, RunsFolder
 from services.runs.record import RunRecord
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 PACKED = EXPERIMENTS / "scheduling" / "packed.txt"
 SPREAD = "scheduler.scoring_strategy=LeastAllocated"
-
-
-@pytest.fixture
-def at_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KEPLAB_RUNS")
-    return tmp_path
-
-
-@pytest.fixture
-def ended(capsys):
-    def go(*words):
-        try:
-            code = run([*map(str, words)])
-        except SystemExit as end:
-            code = end.code
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return go
 
 
 @pytest.fixture
