@@ -23,12 +23,15 @@ SHARE = (
     "tests/scenarios/test_runaway.py",
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
+    "--ignore=tests/unit/cli/test_new.py",
+    "--ignore=tests/unit/cli/test_bench_scheduler_command.py",
     "-n",
     "2",
     "--dist",
     "loadfile",
 )
-"""What differed between versions of Python so far: parsers and their messages, msgspec, click, asyncio, signals, packaging."""
+"""What differed between versions of Python so far: parsers and their messages, msgspec, click, asyncio, signals, packaging; without what
+runs other tests or benchmarks, which is most of its time."""
 KEPT = ("{PYENV_ROOT}/versions/*/bin", "{UV_PYTHON_INSTALL_DIR}/*/bin")
 PROBE = """
 import sys, sysconfig
