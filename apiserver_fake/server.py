@@ -580,7 +580,8 @@ class ApiServer:
                 operation.plan(self.store.stage())
             except Pending as pending:
                 try:
-                    session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
+                    answer = await self._admission.answer(pending, operation.deadline_s, span.traceparent)
+                    session.learn(pending, answer)
                 except ApiError as error:
                     response = refusal(pending.beside(error))
                 except MemoryError:
@@ -618,7 +619,7 @@ class ApiServer:
                     found = registry.connect(identity, request, options, complete, session)
                 except Pending as pending:
                     try:
-                        session.learn(pending, await self._admission.answer(pending, math.inf))
+                        session.learn(pending, await self._admission.answer(pending, math.inf, request.traceparent))
                     except ApiError as error:
                         raise pending.beside(error) from None
         except ApiError as error:

@@ -139,7 +139,7 @@ class ConvertingExporter(SpanExporter):
             found |= {"rpc.system.name": "grpc", "rpc.method": span.name, "rpc.response.status_code": status}
             if span.error:
                 found["error.type"] = status if code else span.error
-        if span.kind == "client":
+        if span.kind == "client" and "server.address" not in span.attributes:
             found |= self._server
         elif span.kind == "consumer":
             found |= _messaging(span.name.partition(" ")[0], "process")

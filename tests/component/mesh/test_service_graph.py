@@ -14,12 +14,16 @@ POD = (
 )
 TEMPLATE = (
     '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "gpu"}, "spec":'
-    ' {"spec": {}}}'
+    ' {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}}}}'
+)
+CLASS = (
+    '{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.example.com"}, "spec": {}}'
 )
 SCENARIO = f"""# Every component at work
 limit 60s
-node n1 cpu=4
+nodes n1 cpu=4 drivers=gpu.example.com:2
 deployment web replicas=2 cpu=100m
+as admin create deviceclasses {CLASS} -> 201
 as admin create resourceclaimtemplates {TEMPLATE} -> 201
 as admin create pods {POD} -> 201
 expect within 30s count pods phase=Running == 3
@@ -54,8 +58,27 @@ def test_requests_and_watches_are_edges_between_all_components(spans):
     found = edges(rows(spans))
 
     components = ("claim-controller", "controllers", "kubelet", "scheduler")
-    assert {edge for edge in found if edge[2] == "CLIENT"} == {(each, "apiserver", "CLIENT") for each in components}
+    assert {edge for edge in found if edge[2] == "CLIENT"} == {
+        *((each, "apiserver", "CLIENT") for each in components),
+        ("kubelet", "dra-driver", "CLIENT"),
+    }
     assert {edge for edge in found if edge[2] == "PRODUCER"} == {("apiserver", each, "PRODUCER") for each in components}
+
+
+def test_a_kubelets_call_of_a_driver_is_below_the_pods_stage_by_name_and_socket(run, spans):
+    by_id = {span.context.span_id: span for span in spans}
+    (served,) = (s for s in spans if s.resource.attributes["service.name"] == "dra-driver" and s.kind.name == "SERVER")
+    asked = by_id[served.parent.span_id]
+
+    assert served.name == asked.name == "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
+    assert by_id[asked.parent.span_id].name == "create sandbox"
+    assert {**asked.attributes} == {
+        "rpc.system.name": "grpc",
+        "rpc.method": asked.name,
+        "rpc.response.status_code": "OK",
+        "network.transport": "unix",
+        "server.address": "nodes/n1/plugins/gpu.example.com/dra.sock",
+    }
 
 
 def test_every_request_of_a_sampled_trace_has_one_client_and_one_server(run, spans):
