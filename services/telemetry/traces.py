@@ -186,6 +186,7 @@ class RecordedSpan:
                 error=error,
                 kind=self._kind,
                 sent_ns=self._sent_ns,
+                resource=tracer.resource,
             )
         )
 
@@ -213,9 +214,12 @@ class Tracer:
         sampler: Sampler | None = None,
         sinks: Sequence[SpanSink] = (),
         call_random: Random | None = None,
+        resource: Mapping[str, Attribute] | None = None,
     ) -> None:
-        """`call_random`: draws the ids of requests made (kind client), where these must not move the others."""
+        """`call_random`: draws the ids of requests made (kind client), where these must not move the others.
+        `resource`: what each span says of where it comes from."""
         self.service, self.instance, self.clock = service, instance or service, clock
+        self.resource = dict(resource or {})
         self._random, self._call_random = random, call_random or random
         sampler = sampler or Sampler()
         # There is no sink: then nothing needs recording, but sampled parents are still handed on.

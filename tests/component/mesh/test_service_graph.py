@@ -107,7 +107,8 @@ def test_names_of_attributes_are_the_conventions_or_begin_with_keplab(spans):
 
     assert {"k8s.pod.status.phase", "rpc.system.name", "messaging.operation.type"} <= known
     assert [w for s in spans for w in violations(s.name, s.kind.name, s.attributes, known)] == []
-    assert [key for key in spans[0].resource.attributes if key not in known] == []
+    resource = spans[0].resource.attributes
+    assert [key for key in resource if key not in known and not key.startswith("keplab.")] == []
 
 
 def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run):
@@ -120,6 +121,30 @@ def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run
     assert (attributes["service.namespace"], attributes["k8s.cluster.name"]) == ("keplab", "lab")
     assert attributes["keplab.seed"] == "7"
     assert attributes["service.version"]
+
+
+def test_spans_of_a_simulation_say_which_run_they_are_of(run, spans):
+    resource = {**spans[0].resource.attributes}
+
+    assert {tuple(sorted(span.resource.items())) for span in run.spans} == {
+        tuple(sorted(run.spans[0].resource.items()))
+    }
+    assert (resource["service.namespace"], resource["keplab.scenario"], resource["keplab.seed"]) == (
+        "keplab",
+        "graph",
+        "3",
+    )
+    assert "keplab.arm" not in resource
+    assert resource["service.version"] == run.spans[0].origin["service.version"]
+    assert {span.resource.attributes["service.name"] for span in spans} == {
+        span.origin["service.name"] for span in run.spans
+    }
+
+
+def test_the_arm_of_a_simulation_is_part_of_where_its_spans_come_from():
+    result = simulate(parse_scenario("limit 5s\nnode n1 cpu=4\npod web\n", "short", VERBS), traced=True, arm="old")
+
+    assert {span.origin["keplab.arm"] for span in result.spans} == {"old"}
 
 
 def test_tracing_changes_no_decision_and_the_same_seed_traces_the_same(run):
