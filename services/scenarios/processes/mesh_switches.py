@@ -60,8 +60,10 @@ class MeshSwitches:
         }
         # Before it is so: an interrupt meanwhile has them put back as well.
         self._current = {name: words for name, words in wanted.items() if words}
-        if texts:
-            await self._place.put(texts)
+        # The API server first: whom it answers leaves in good order, and a kubelet that cannot reach it waits for it.
+        for is_server in (True, False):
+            if part := {name: text for name, text in texts.items() if (name == "apiserver") == is_server}:
+                await self._place.put(part)
 
     async def add(self, component: str, words: Sequence[str]) -> None:
         """Have one component have these switches over those it has. Raises: MeshError."""
