@@ -47,7 +47,10 @@ MARK = "keplab.dev/made-by-scenario"
 CLEAN_MAX_S = 30.0
 POLL_S = 0.2
 HOST = "kubelet/lab"
-NOT_MADE = ("events", "leases.coordination.k8s.io", "nodes")
+OF_OTHERS = ("events", "leases.coordination.k8s.io")
+NOT_MADE = (*OF_OTHERS, "nodes")
+TOGETHER = 100
+"""So many events are removed at a time."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +230,19 @@ class ForeignMesh:
             if MARK in (node["metadata"].get("annotations") or {}):
                 change: Document = {"metadata": {"annotations": {MARK: None}}, "spec": {"unschedulable": None}}
                 await client.patch("nodes", Key("", node["metadata"]["name"]), change)
+        await self._remove_events(client)
+
+    async def _remove_events(self, client: Client) -> None:
+        """Remove the events about objects that are no more: the next run's may have the same names."""
+        kept: set[str] = set()
+        for resource in (name for name in RESOURCES if name not in OF_OTHERS):
+            for each in (await client.list(resource))[0]:
+                # Events about a node have its name for its uid.
+                kept |= {each["metadata"].get("uid", ""), *([each["metadata"]["name"]] if resource == "nodes" else [])}
+        events = (await client.list("events"))[0]
+        gone = [each for each in events if (each.get("involvedObject") or {}).get("uid", "") not in kept]
+        for start in range(0, len(gone), TOGETHER):
+            await asyncio.gather(*(_removed(client, "events", each) for each in gone[start : start + TOGETHER]))
 
     async def _without_pods(self, client: Client) -> None:
         """Wait until the pods of what was removed are gone; those that a controller made end with their owner."""

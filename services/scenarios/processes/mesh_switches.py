@@ -167,9 +167,7 @@ class VolumePlace:
                 write_atomically(self._folder / name, text.encode())
         except OSError as error:
             raise MeshError(f"{error.filename}: {error.strerror}") from None
-        async with asyncio.TaskGroup() as group:
-            for name, text in texts.items():
-                group.create_task(self._taken(name, words_of(text), counts[name]))
+        await asyncio.gather(*(self._taken(name, words_of(text), counts[name]) for name, text in texts.items()))
 
     async def _taken(self, component: str, words: Words, count: int) -> None:
         end_s = time.monotonic() + READY_MAX_S
