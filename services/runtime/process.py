@@ -25,7 +25,6 @@ import structlog
 
 from services.api.errors import UNREADABLE
 from services.api.seams import Clock, Component, EventLog, Seams, Transport
-from services.api.switches import SwitchError, Switches
 from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
@@ -106,7 +105,7 @@ def run(
         config = parse(config_class, argv, environ, prog=f"python -m {name}")
         if not config.name:
             config = replace(config, name=name)
-        from_file = _from_file(config)
+        from_file = set_file.assignments(config)
         if config.die_with_parent:
             die_with_parent(environ)
         log_file = _log_file(config) if config.log_file else None
@@ -142,16 +141,6 @@ def _log_file(config: CommonConfig) -> logs.LogFile | None:
         if error.errno in PASSING:
             return None
         raise StartError(f"--log-file {config.log_file}: {error.strerror}") from None
-
-
-def _from_file(config: CommonConfig) -> tuple[str, ...]:
-    """Return the assignments of the file with switches. Raises: StartError that names it."""
-    words = set_file.words(config.set_file) if config.set_file else ()
-    try:
-        Switches.parse((*config.set, *words))
-    except SwitchError as error:
-        raise StartError(f"--set-file {config.set_file}: {error}", EXIT_USAGE) from None
-    return words
 
 
 def _load_tokens(path: str) -> dict[str, str]:

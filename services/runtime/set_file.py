@@ -4,7 +4,20 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from services.api.switches import SwitchError, Switches
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError
+
 LOOK_S: Final = 0.5
+
+
+def assignments(config: CommonConfig) -> tuple[str, ...]:
+    """Return what the file of a process sets. Raises: StartError that names the file."""
+    found = words(config.set_file) if config.set_file else ()
+    try:
+        Switches.parse((*config.set, *found))
+    except SwitchError as error:
+        raise StartError(f"--set-file {config.set_file}: {error}", EXIT_USAGE) from None
+    return found
 
 
 def words(path: str) -> tuple[str, ...]:
