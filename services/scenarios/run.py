@@ -284,6 +284,8 @@ def run_against(
         run = asyncio.run(run_it())
     except NotPossible as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
+    if access.switching is not None:
+        access.switching.check()
     result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
     result.not_judged = {check.id: NO_LOGS for check in checks()}
     seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
