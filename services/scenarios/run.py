@@ -80,6 +80,7 @@ def plan_of(
     seed: int,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     engine: str = "sqlite",
     state: State | None = None,
 ) -> MeshPlan:
@@ -111,6 +112,7 @@ def plan_of(
         latencies=scenario.latencies,
         seed=seed,
         traced=traced,
+        origin=_origin(scenario, seed, arm),
         engine=engine,
         schedulers=scenario.schedulers,
         stages=scenario.stages,
@@ -175,6 +177,7 @@ def simulate(
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
@@ -190,7 +193,7 @@ def simulate(
     `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
-    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, arm=arm, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
@@ -230,7 +233,7 @@ def run_as_processes(
     """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
     every line of these. Spans that leave for a collector name the scenario, the seed and the `arm` of a comparison.
     Raises: MeshError when a process cannot start."""
-    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
     started = time.perf_counter()
@@ -243,11 +246,7 @@ def run_as_processes(
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(
-            plan,
-            identities=_identities(scenario),
-            data_dir=data_dir,
-            on_line=take,
-            resource=_origin(scenario, seed, arm),
+            plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
         return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
 
@@ -285,6 +284,8 @@ def run_against(
         run = asyncio.run(run_it())
     except NotPossible as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
+    if access.switching is not None:
+        access.switching.check()
     result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
     result.not_judged = {check.id: NO_LOGS for check in checks()}
     seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
@@ -312,7 +313,7 @@ def _identities(scenario: Scenario) -> list[Identity]:
 
 
 def _origin(scenario: Scenario, seed: int, arm: str) -> dict[str, str]:
-    """Return which run it is as OpenTelemetry's resource attributes, so that a collector can keep runs apart."""
+    """Return which run it is as OpenTelemetry's resource attributes, so that traces of several can be kept apart."""
     found = {"keplab.scenario": scenario.name, "keplab.seed": str(seed)}
     return {**found, "keplab.arm": arm} if arm else found
 

@@ -11,8 +11,10 @@ import pytest
 
 from services.cli import sweep
 from services.cli.commands import compare
-from services.experiments.document import read_document
+from services.experiments.document import ArmRun, Run, read_document
 from services.experiments.record import Record
+from services.scenarios.processes.foreign_mesh import Access
+from services.scenarios.processes.mesh_switches import MeshSwitches
 
 SCENARIO = """\
 # A pod runs
@@ -269,3 +271,74 @@ def test_what_is_left_is_written_as_people_say_it(seconds, text):
 @pytest.mark.parametrize(("asked", "runs", "workers"), [(0, 100, os.cpu_count()), (3, 100, 3), (8, 2, 2), (4, 0, 1)])
 def test_there_are_no_more_workers_than_runs(asked, runs, workers):
     assert sweep.workers_of(asked, runs) == workers
+
+
+@pytest.fixture
+def on_mesh(monkeypatch, tmp_path):
+    """Have the command find a mesh with these switches that runs already, whose runs all pass; returns the jobs."""
+
+    def made(*own, is_switched=True):
+        jobs = []
+        switching = MeshSwitches(None) if is_switched else None
+        access = Access("apiserver:7443", tmp_path, switches=own, switching=switching)
+        monkeypatch.setattr(compare, "running_mesh", lambda server, containers: access if server else None)
+
+        def run_arm_showing(job, progress):
+            jobs.append((job.arm, job.seed, job.access))
+            return ArmRun(job.arm, Run(job.seed, measures={"pods_running": 1.0}))
+
+        monkeypatch.setattr(compare, "run_arm_showing", run_arm_showing)
+        return jobs, access
+
+    return made
+
+
+def test_on_a_running_mesh_runs_follow_each_other_and_the_document_says_which_mesh_it_was(scenario, ended, on_mesh):
+    jobs, access = on_mesh("kubelet.on_reject=fail")
+
+    code, printed, _ = ended(scenario, *ARMS, "--seeds", "2", "--server", "apiserver:7443", "-o", "json")
+
+    assert 0 == code
+    assert [("fail", 0, access), ("unbind", 0, access), ("fail", 1, access), ("unbind", 1, access)] == jobs
+    found = json.loads(printed)
+    assert ("containers", 1) == (found["mode"], found["provenance"]["workers"])
+    assert "server apiserver:7443, its own switches: kubelet.on_reject=fail" == found["provenance"]["mesh"]
+    assert found["provenance"]["command"].endswith("--server apiserver:7443")
+
+
+def test_arms_that_need_other_switches_than_a_mesh_can_have_are_refused_before_the_first_run(scenario, ended, on_mesh):
+    jobs, _ = on_mesh(is_switched=False)
+
+    code, _, said = ended(scenario, *ARMS, "--server", "apiserver:7443")
+
+    assert (2, []) == (code, jobs)
+    assert "arm unbind: the running mesh has other values of kubelet.on_reject=unbind; start it so: KEPLAB_SET=" in said
+
+
+def test_a_mesh_without_other_switches_compares_arms_that_are_alike(scenario, ended, on_mesh):
+    jobs, _ = on_mesh(is_switched=False)
+
+    assert 0 == ended(scenario, *SAME, "--server", "apiserver:7443")[0]
+    assert ["a", "b"] == [arm for arm, _, _ in jobs]
+
+
+def test_a_record_of_a_mesh_with_other_switches_of_its_own_is_refused(scenario, ended, on_mesh):
+    words = (scenario, *ARMS, "--server", "apiserver:7443", "--record", "r.jsonl")
+    on_mesh()
+    ended(*words)
+    on_mesh("PodUnbinding=false")
+
+    code, _, said = ended(*words)
+
+    assert 2 == code
+    assert "it has mesh server apiserver:7443, its own switches: none, this command has" in said
+
+
+@pytest.mark.parametrize("words", [("--processes",), ("--workers", "2")])
+def test_a_running_mesh_has_one_run_at_a_time_and_processes_of_its_own(scenario, ended, on_mesh, words):
+    on_mesh()
+
+    code, _, said = ended(scenario, *ARMS, "--server", "apiserver:7443", *words)
+
+    assert 2 == code
+    assert "for a mesh that runs already, and one run after the other" in said
