@@ -5,7 +5,7 @@ the end, if a run came by it. Here each variable is followed to the fields that 
 comprehensions, indexes, optional fields and lists; what the shape of a kind does not have is a mistake. Where nothing
 is known (an event's `data`, a map's values, what a function returns) nothing is refused.
 
-Source: kubernetes/kubernetes api/openapi-spec (the shapes of the kinds); `recorded` for what objects have beside them.
+What objects have beside their documents, `recorded` says.
 """
 
 import difflib
