@@ -323,7 +323,7 @@ def test_a_mesh_without_other_switches_compares_arms_that_are_alike(scenario, en
 
 
 def test_a_record_of_a_mesh_with_other_switches_of_its_own_is_refused(scenario, ended, on_mesh):
-    words = (scenario, *ARMS, "--server", "apiserver:7443", "--record", "r.jsonl")
+    words = ("compare", scenario, *ARMS, "--server", "apiserver:7443", "--record", "r.jsonl")
     on_mesh()
     ended(*words)
     on_mesh("PodUnbinding=false")
