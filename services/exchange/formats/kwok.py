@@ -50,7 +50,7 @@ def _fits(head: bytes) -> bool:
 def _read(source: Source, reading: Reading) -> Stream:
     notes: dict[str, int] = {}
     reader = _Reader(source, reading, notes)
-    return Stream(reader.objects(), reader.changes(), Origin("kwok"), notes=notes)
+    return Stream(reader.objects, reader.changes(), Origin("kwok"), notes=notes)
 
 
 class _Reader:
@@ -61,7 +61,7 @@ class _Reader:
         self._began_ns = round(reading.began_wall_s * NANOSECOND)
         self._is_lenient, self._notes = reading.is_lenient, notes
         self._first: Placed | None = None
-        self._source = source
+        self.objects = self._until_first()
 
     def _documents(self) -> Iterator[Placed]:
         for text, place in self._pieces:
@@ -78,7 +78,7 @@ class _Reader:
     def _leave(self, what: str) -> None:
         self._notes[what] = self._notes.get(what, 0) + 1
 
-    def objects(self) -> Iterator[Placed]:
+    def _until_first(self) -> Iterator[Placed]:
         for placed in self._documents():
             if _is_patch(placed.document):
                 self._first = placed
@@ -93,8 +93,8 @@ class _Reader:
             yield placed
 
     def changes(self) -> Iterator[Change]:
-        for _ in self.objects():  # who wants the changes alone
-            pass
+        while self._first is None and next(self.objects, None) is not None:
+            pass  # who wants the changes alone
         heap: list[tuple[int, int, Change]] = []
         for number, placed in enumerate(self._patches()):
             try:
