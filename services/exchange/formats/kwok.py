@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import msgspec
+import yaml
 
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
-from kubelet.stages import yaml_text
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.wire import encode
@@ -170,6 +170,9 @@ def _change(placed: Placed) -> tuple[int, Change]:
     return at_ns, Change(at_ns / NANOSECOND, method, wire, key.namespace, key.name, template, patch_type, where)
 
 
+_DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
 class _Writer:
     """Writes a stream. `_seen`: what each object was last, compressed, by its wire name and key."""
 
@@ -225,8 +228,8 @@ class _Writer:
         self._seen[resource, key] = zlib.compress(encode(document), 1)
 
     def _write(self, document: Document) -> None:
-        text = yaml_text.dump(document).encode()
-        self._file.write((b"---\n" if self._is_begun else b"") + to_offsets(text, self._began_ns))
+        text: str = yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=1 << 16)
+        self._file.write((b"---\n" if self._is_begun else b"") + to_offsets(text.encode(), self._began_ns))
         self._is_begun = True
 
 
