@@ -65,6 +65,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("import", "Load files of other tools, or a cluster, into the mesh", f"{PACKAGE}.import_objects"),
         Row("export", "Write the objects of the mesh, or of a cluster, for other tools"),
         Row("record", "Write what becomes of the mesh, or of a cluster, as it happens"),
+        Row("scale", "Have so many nodes, pods or other objects of a template"),
         Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
     ),
     "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
