@@ -65,7 +65,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("import", "Load files of other tools, or a cluster, into the mesh", f"{PACKAGE}.import_objects"),
         Row("export", "Write the objects of the mesh, or of a cluster, for other tools"),
         Row("record", "Write what becomes of the mesh, or of a cluster, as it happens"),
-        Row("scale", "Have so many nodes, pods or other objects of a template"),
+        Row("scale", "Have so many objects of a template in the mesh"),
         Row("raw", "Read and write objects in the store, past admission"),
         Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
     ),
