@@ -226,7 +226,7 @@ class Recording {
     return found;
   }
 
-  /** Folds to the last committed version ≤ rv; a version inside a group is passed back to the one before the group. */
+  /** Folds to the last version ≤ rv at which one may stop: a recording has frames at ends of groups alone. */
   async seek(rv) {
     const at = this.segmentOf(rv), frames = await this.frames(at), model = this.run.shown;
     let next = 0;
@@ -234,9 +234,8 @@ class Recording {
     if (here && here.at === at && here.rv <= rv) next = here.next;  // further on in the same segment: fold from here
     let end = next;
     for (let i = next; i < frames.length; i++) {
-      const frame = frames[i];
-      if (frame.rv > rv) break;
-      if (!(frame.flags & IN_GROUP)) end = i + 1;
+      if (frames[i].rv > rv) break;
+      end = i + 1;
     }
     for (let i = next; i < end; i++) model.apply(frames[i]);
     this.position = {at, next: end, rv: model.rv};
@@ -256,12 +255,10 @@ class Recording {
         continue;
       }
       if (frames[next].time > time) return true;
-      do {
-        const frame = frames[next];
-        this.run.shown.apply(frame);
-        if (frame.kind === KIND.delta) this.run.patch(frame);
-        next += 1;
-      } while (next < frames.length && frames[next - 1].flags & IN_GROUP);
+      const frame = frames[next];
+      this.run.shown.apply(frame);
+      if (frame.kind === KIND.delta) this.run.patch(frame);
+      next += 1;
       this.position = {at, next, rv: this.run.shown.rv};
     }
   }
