@@ -4,6 +4,7 @@
 //               {t: 'stream', id, run, data, rv}            frames, each with its length before it: a state to show (answer of GET /state)
 //               {t: 'open', id, run, index, dict}           a recording: index of segments, the dictionary's frames
 //               {t: 'segment', id, run, at, data}           one segment's bytes (gzip), asked for by {t: 'want'}
+//               {t: 'freeze', id, run}                      stay at what is shown, while the head goes on
 //               {t: 'seek', id, run, rv} · {t: 'play', run, speed} · {t: 'head', run} · {t: 'search', id, run, q, limit}
 //               {t: 'state', id, run}                       all columns of what is shown, as plain arrays (tests)
 // Messages out: {t: 'full'|'patch', run, rv, time, inGroup, head, …} · {t: 'json', kind, run, …} · {t: 'want', run, at} · {t: 'done', id, …}
@@ -292,6 +293,20 @@ const handlers = {
     target.shown = target.head;
     target.sentStrings = 1;
     target.full();
+  },
+
+  /** Shows the head as it is now, and goes on folding behind it. */
+  freeze({id, run}) {
+    const target = runOf(run);
+    if (target.shown === target.head) {
+      const still = new Model(), {tables} = target.head.copy();
+      still.strings = target.head.strings.slice();
+      for (const name of ['nodes', 'pods']) still.tables[name] = {rows: tables[name].rows, schema: target.head.tables[name].schema, columns: tables[name].columns};
+      still.rv = target.head.rv; still.time = target.head.time; still.inGroup = target.head.inGroup;
+      target.shown = still;
+      target.send('patch', {});
+    }
+    postMessage({t: 'done', id, rv: target.shown.rv, time: target.shown.time});
   },
 
   async open({id, run, index, dict}) {
