@@ -81,7 +81,7 @@ function WouldFit({found}) {
   if (found.is_past) return html`<p class="soft">${found.left_out || 'What would help is only known now, not of the past.'}</p>`;
   if (found.node) return null;
   if (!list.length) return html`<p class="soft">No single change of the pod or of one node would make it fit${found.pool ? '' : ', or it is not in the queue'}.</p>`;
-  return html`<table aria-label="changes that would make it fit"><thead><tr><th>would fit if</th><th>then on</th><th></th></tr></thead><tbody>${list.map((each) => {
+  return html`<table aria-label="changes that would make it fit"><thead><tr><th>would fit if</th><th>then on</th><th><span class="sr-only">try it</span></th></tr></thead><tbody>${list.map((each) => {
     return html`<tr key=${each.change}><td class="wrap">${each.change}${each.before && each.after ? html` <span class="soft">(${each.before} → ${each.after})</span>` : ''}</td><td class="wrap">${nodesOf(each)}</td>
       <td><button class="small" title="copies a command that simulates the mesh from this version on" onClick=${() => copy(`keplab fork --at ${state.rv.peek()}`, `keplab fork --at ${state.rv.peek()}: write the change into its scenario`)}>try it in a fork</button></td></tr>`;
   })}</tbody></table>`;
