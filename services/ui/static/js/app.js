@@ -40,7 +40,8 @@ function Connection() {
   if (kind === 'stale') return html`<span class="dot stale" role="status">stale for ${Math.round((Date.now() - since) / 1000)} s</span>`;
   if (kind === 'starting') return html`<span class="dot waiting" role="status">connecting</span>`;
   if (kind === 'refused') return html`<span class="dot stale" role="status">not signed in ${text}</span>`;
-  if (kind === 'replay') return html`<span class="dot past" role="status">${playing ? `playing ${playing}×` : 'recording'}</span>`;
+  const isRecording = (state.meta.value.runs || []).some((each) => each.id === state.run.value && each.kind === 'recording');
+  if (kind === 'replay' || isRecording) return html`<span class="dot past" role="status">${playing ? `playing ${playing}×` : 'recording'}</span>`;
   return state.live.value ? html`<span class="dot live" role="status">live</span>`
     : html`<span class="dot past" role="status">${playing ? `playing ${playing}×` : 'past'}</span> <button class="small" onClick=${() => toHead()}>go live</button>`;
 }
@@ -116,6 +117,7 @@ function Notice() {
 function Banner() {
   const {kind} = state.connection.value, gap = state.gap.value;
   if (kind === 'refused') return html`<p class="banner bad">This page is not signed in. Start it anew with the address that <code>keplab ui</code> printed.</p>`;
+  if (gap && gap.lines) return html`<p class="banner">${count(gap.lines)} event lines were not sent: marks of that time are missing. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   if (gap) return html`<p class="banner">Versions ${gap.from} to ${gap.to} were not sent, because this page was too slow; the state was fetched again. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   return null;
 }

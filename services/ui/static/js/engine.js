@@ -76,6 +76,9 @@ function full(target, message) {
     moved(target, message);
   });
   for (const watcher of target.watchers) watcher(null);
+  const asked = sought.get(target.id);
+  sought.delete(target.id);
+  if (asked) asked(message.rv);
 }
 
 function patch(target, message) {
@@ -94,14 +97,14 @@ function patch(target, message) {
 
 function moved(target, message) {
   if (message.buffer || message.tables) { target.rv.value = message.rv; target.time.value = message.time; }
-  target.head.value = message.head;
+  if (isLive(target.id)) target.head.value = message.head;
   target.live.value = message.live && isLive(target.id);
   if (isLive(target.id) && message.head.rv) {
     const history = target.history.peek(), last = history.rv.length ? history.rv[history.rv.length - 1] : -1;
     if (message.head.rv > last) {
       history.t.push(message.head.time); history.rv.push(message.head.rv);
-      if (history.t.length > HISTORY) { history.t.splice(0, HISTORY / 2); history.rv.splice(0, HISTORY / 2); }
-      target.history.value = {t: history.t, rv: history.rv};
+      if (history.t.length > HISTORY) { history.t.splice(1, HISTORY / 2); history.rv.splice(1, HISTORY / 2); }
+      target.history.value = {t: history.t, rv: history.rv, estimated: history.estimated};
     }
   }
 }
@@ -112,6 +115,7 @@ function json(target, {kind, header, rv, time}) {
     const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
+    if (!isLive(target.id)) addHistory(target, header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
@@ -120,6 +124,16 @@ function json(target, {kind, header, rv, time}) {
     target.alarms.value = [...target.alarms.peek(), header];
     if (header.alarm !== 'fault') addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
   } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
+}
+
+/** When which version was committed, from the lines of a recording that a server plays. */
+function addHistory(target, lines) {
+  const commits = lines.filter((line) => line.ev === 'store.commit' && line.rv).map((line) => [line.t, line.rv]);
+  if (!commits.length) return;
+  const {t, rv} = target.history.peek(), all = new Map(t.map((time, at) => [rv[at], time]));
+  for (const [time, number] of commits) all.set(number, time);
+  const sorted = [...all].sort((a, b) => a[0] - b[0]);
+  target.history.value = {t: sorted.map((pair) => pair[1]), rv: sorted.map((pair) => pair[0]), estimated: 0};
 }
 
 /** Marks by time; a mark that is there already is not doubled. */
@@ -136,9 +150,9 @@ function addMarks(target, more) {
 const keyOf = (mark) => mark.id || `${mark.time}|${mark.kind}|${mark.label}`;
 
 /** Something was not sent to us: the whole state is fetched again. */
-async function missed(target, {from, to}) {
-  target.gap.value = {from, to};
-  if (source.kind !== 'live') return;
+async function missed(target, {from, to, lines = 0}) {
+  target.gap.value = {from, to, lines};
+  if (source.kind !== 'live' || lines) return;  // lines that were cut do not come again; columns do
   if (!source.send(target.id, {t: 'sub', view: 'cluster', run: target.id, rate: 20})) return;
 }
 
@@ -171,11 +185,15 @@ async function open(id) {
       addMarks(target, [...(index.marks || []), ...(lines || []).map(markOf).filter(Boolean)].sort((a, b) => a.time - b.time));
     });
   } else {
-    if (!isLive(id)) target.history.value = await /** @type {LiveSource} */ (source).history(id);
+    const run = (state.meta.peek().runs || []).find((each) => each.id === id), last = run && run.kind !== 'live' ? run.to_rv : 0;
+    if (last) target.head.value = {rv: last, time: run.t1};
+    // Until more is known, versions are taken to have come evenly.
+    if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
+    if (last) await /** @type {LiveSource} */ (source).history(id).then((exact) => { target.history.value = exact; }, () => {});
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);
-    }, (status) => { if (id === view.peek().id) connected(status); });
+    }, (status) => { if (id === view.peek().id) connected(status); }, last);
   }
   return target;
 }
@@ -193,6 +211,8 @@ export async function showRun(id) {
 }
 
 let inquiry = null;
+/** Who waits for the state that a server seeks in one of its recordings, by run. */
+const sought = new Map();
 
 /**
  * Shows a version (the last committed one at or before it). Returns the version that is shown.
@@ -202,7 +222,13 @@ export async function seek(rv, id = view.peek().id) {
   const target = /** @type {View} */ (views.get(id));
   target.playing.value = 0;
   if (source.recording(id)) return (await ask({t: 'seek', run: id, rv})).rv;
-  if (!isLive(id)) { source.send(id, {t: 'seek', run: id, rv}); return rv; }
+  if (!isLive(id)) {
+    sought.get(id)?.(target.rv.peek());
+    return new Promise((resolve) => {
+      sought.set(id, resolve);
+      if (!source.send(id, {t: 'seek', run: id, rv: Math.round(rv)})) { sought.delete(id); resolve(target.rv.peek()); }
+    });
+  }
   if (rv >= target.head.peek().rv) { toHead(id); return target.head.peek().rv; }
   if (inquiry) inquiry.abort();
   const mine = inquiry = new AbortController();
@@ -224,7 +250,9 @@ export function rvAt(time, target = view.peek()) {
     const middle = (low + high) >> 1;
     if (t[middle] <= time) { found = middle; low = middle + 1; } else high = middle - 1;
   }
-  return rv.length ? rv[found] : 0;
+  if (!rv.length) return 0;
+  const next = found + 1, far = next < t.length && rv[next] > rv[found] + 1 && t[next] > t[found];
+  return far && time > t[found] ? Math.floor(rv[found] + (rv[next] - rv[found]) * (time - t[found]) / (t[next] - t[found])) : rv[found];
 }
 
 /** @param {number} time @param {string} id */

@@ -311,9 +311,12 @@ export class Picture {
     const {nodes} = this.view.columns.peek(), at = node * 5, of = nodes.columns.phases;
     let all = 0;
     for (let k = 0; k < 5; k++) all += of[at + k];
-    let phase = 0, until = of[at] / all * SLOTS;
+    // Each phase that there is has a place at least; the largest gives it.
+    const places = [0, 1, 2, 3, 4].map((k) => (of[at + k] ? Math.max(1, Math.round(of[at + k] / all * SLOTS)) : 0));
+    places[places.indexOf(Math.max(...places))] += SLOTS - places.reduce((sum, each) => sum + each, 0);
+    let phase = 0, until = places[0];
     for (let i = 0; i < SLOTS; i++) {
-      while (phase < 4 && i + 0.5 > until) { phase += 1; until += of[at + phase] / all * SLOTS; }
+      while (phase < 4 && i >= until) { phase += 1; until += places[phase]; }
       this.pixels[(this.cornerY[node] + Math.floor(i / COLUMNS)) * this.world.w + this.cornerX[node] + i % COLUMNS] = this.colours.phases[phase];
     }
   }
@@ -402,7 +405,7 @@ export class Picture {
     this.drawGroups(colours);
     this.outline(this.selectedNode, colours.accent, 2);
     const slot = this.selectedPod >= 0 ? this.slotOf[this.selectedPod] : -1;
-    if (slot >= 0) {
+    if (slot >= 0 && !this.crowded[Math.floor(slot / SLOTS)]) {
       const block = Math.floor(slot / SLOTS), in_ = slot - block * SLOTS, size = Math.max(scale, 7);
       const x = this.x + (this.cornerX[block] + in_ % COLUMNS + 0.5) * scale, y = this.y + (this.cornerY[block] + Math.floor(in_ / COLUMNS) + 0.5) * scale;
       pen.lineWidth = 2; pen.strokeStyle = colours.ink;
@@ -465,7 +468,7 @@ export class Picture {
         for (let i = 0; i <= COLUMNS; i++) { pen.moveTo(x + i * scale, y); pen.lineTo(x + i * scale, y + ROWS * scale); }
         for (let i = 0; i <= ROWS; i++) { pen.moveTo(x, y + i * scale); pen.lineTo(x + COLUMNS * scale, y + i * scale); }
         pen.stroke();
-        if (scale >= 9) for (let i = 0; i < SLOTS; i++) {
+        if (scale >= 9 && !this.crowded[block]) for (let i = 0; i < SLOTS; i++) {
           const row = this.podAt[block * SLOTS + i];
           if (row >= 0) this.sign(pods.columns, row, x + (i % COLUMNS + 0.5) * scale, y + (Math.floor(i / COLUMNS) + 0.5) * scale, scale, colours);
         }
@@ -479,7 +482,7 @@ export class Picture {
       const name = strings[nodes.columns.name[block]];
       const size = Math.min(12, Math.max(8, scale)), wide = COLUMNS * scale;
       pen.font = `${size}px system-ui, sans-serif`;
-      let text = `${off ? '◌ ' : ''}${cordoned ? '⌧ ' : ''}${name}`;
+      let text = `${off ? '◌ ' : ''}${cordoned ? '⌧ ' : ''}${name}${this.crowded[block] ? `: ${(this.crowded[block] + SLOTS).toLocaleString('en-US')} pods in shares` : ''}`;
       if (pen.measureText(text).width > wide - 4) text = `${text.slice(0, Math.max(2, Math.floor((wide - 12) / (size * 0.56))))}…`;
       const high = size + 3;
       pen.fillStyle = colours.panel;
@@ -519,7 +522,7 @@ export class Picture {
       if (column < 0 || line < 0 || column >= group.columns || index >= group.blocks.length) return null;
       const block = group.blocks[index], x = Math.floor(wx - this.cornerX[block]), y = Math.floor(wy - this.cornerY[block]);
       const inside = x >= 0 && x < COLUMNS && y >= 0 && y < ROWS;
-      return {block, node: block < this.nodeRows ? block : -1, pod: inside ? this.podAt[block * SLOTS + y * COLUMNS + x] : -1};
+      return {block, node: block < this.nodeRows ? block : -1, pod: inside && !this.crowded[block] ? this.podAt[block * SLOTS + y * COLUMNS + x] : -1};
     }
     return null;
   }
@@ -538,7 +541,7 @@ export class Picture {
   /** The colour that is drawn for a pod's row, as a hash and six digits; '' when it has no pixel of its own. For tests. */
   pixel(row) {
     const slot = this.slotOf[row];
-    if (slot < 0) return '';
+    if (slot < 0 || this.crowded[Math.floor(slot / SLOTS)]) return '';
     const block = Math.floor(slot / SLOTS), in_ = slot - block * SLOTS;
     const one = document.createElement('canvas');
     one.width = one.height = 1;

@@ -72,8 +72,8 @@ export class LiveSource {
   }
 
   /** @param {string} run @param {(data: ArrayBuffer) => void} onFrame @param {(status: any) => void} onStatus */
-  subscribe(run, onFrame, onStatus) {
-    const feed = new Feed(new URL('socket', this.base), run, onFrame, onStatus);
+  subscribe(run, onFrame, onStatus, rv = 0) {
+    const feed = new Feed(new URL('socket', this.base), run, onFrame, onStatus, rv);
     this.feeds.set(run, feed);
     return () => { feed.close(); if (this.feeds.get(run) === feed) this.feeds.delete(run); };
   }
@@ -119,11 +119,11 @@ const wrapped = (answer) => (answer && answer.document ? answer : {document: ans
 
 /** One socket of one run, which comes back by itself. */
 class Feed {
-  constructor(url, run, onFrame, onStatus) {
+  constructor(url, run, onFrame, onStatus, rv) {
     this.url = new URL(url);
     this.url.protocol = this.url.protocol === 'https:' ? 'wss:' : 'ws:';
     this.run = run; this.onFrame = onFrame; this.onStatus = onStatus;
-    this.rv = 0; this.tries = 0; this.closed = false; this.timer = 0; this.late = /** @type {any} */ (null);
+    this.rv = rv; this.tries = 0; this.closed = false; this.timer = 0; this.late = /** @type {any} */ (null);
     this.socket = /** @type {WebSocket} */ (this.connect());
   }
 

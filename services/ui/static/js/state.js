@@ -37,8 +37,8 @@ export class View {
     this.jobs = signal({});
     /** Marks of the time line, by time. @type {import('@preact/signals').Signal<Mark[]>} */
     this.marks = signal([]);
-    /** Density of versions: pairs of time and rv that were seen, for the time line. @type {import('@preact/signals').Signal<{t: number[], rv: number[]}>} */
-    this.history = signal({t: [], rv: []});
+    /** Density of versions: pairs of time and rv, by rv; the first `estimated` of them were not seen. @type {import('@preact/signals').Signal<{t: number[], rv: number[], estimated?: number}>} */
+    this.history = signal({t: [], rv: [], estimated: 0});
     /** A span that was missed: {from, to}, or null. */
     this.gap = signal(null);
     /** Rows changed by the last patch, for pictures that draw only those: {table, rows} or null when everything is new. */

@@ -120,9 +120,9 @@ function draw(canvas, of, full, width, height) {
 
 /** Versions a second as bars of two pixels. */
 function density(pen, of, x, from, to, width, y, height, colours) {
-  const {t, rv} = of.history.value, bars = new Float64Array(Math.max(1, Math.ceil(width / 3)));
+  const {t, rv, estimated = 0} = of.history.value, bars = new Float64Array(Math.max(1, Math.ceil(width / 3)));
   let most = 0;
-  for (let i = Math.max(1, lowerBound(t, from)); i < t.length && t[i - 1] <= to; i++) {
+  for (let i = Math.max(1, estimated + (estimated ? 1 : 0), lowerBound(t, from)); i < t.length && t[i - 1] <= to; i++) {
     const at = Math.floor((t[i] - from) / (to - from) * bars.length);
     if (at >= 0 && at < bars.length) { bars[at] += rv[i] - rv[i - 1]; if (bars[at] > most) most = bars[at]; }
   }
