@@ -104,7 +104,7 @@ function Attempts({pod, found}) {
     return html`<li key=${at}><button class="small" aria-pressed=${pair.includes(at)} title="choose two to compare" onClick=${() => toggle(at)}>${each.attempt || at + 1}</button>
       <button class="plain link" title="show this moment" onClick=${() => (each.rv ? seek(each.rv) : seekTime(each.t))}>${moment(each.t, origin)}</button> <span>${each.outcome || ''}${each.node ? ` → ${each.node}` : ''}</span> <span class="soft wrap">${(each.plugins || []).join(', ')}</span></li>`;
   })}</ol>
-    ${a >= 0 && html`<table aria-label="difference of two attempts"><thead><tr><th>field</th><th>attempt ${list[a].attempt || a + 1}</th><th>attempt ${list[b].attempt || b + 1}</th></tr></thead><tbody>${rows.map((row) => html`<tr key=${row.field}><th scope="row">${row.field}</th><td class="wrap">${row.a}</td><td class="wrap">${row.b}</td></tr>`)}</tbody></table>${!rows.length && html`<p class="soft">These two attempts say the same.</p>`}`}`;
+    ${a >= 0 && rows.length > 0 && html`<table aria-label="difference of two attempts"><thead><tr><th>field</th><th>attempt ${list[a].attempt || a + 1}</th><th>attempt ${list[b].attempt || b + 1}</th></tr></thead><tbody>${rows.map((row) => html`<tr key=${row.field}><th scope="row">${row.field}</th><td class="wrap">${row.a}</td><td class="wrap">${row.b}</td></tr>`)}</tbody></table>`}${a >= 0 && !rows.length && html`<p class="soft">Attempts ${list[a].attempt || a + 1} and ${list[b].attempt || b + 1} say the same.</p>`}`;
 }
 
 function Victims({found}) {
