@@ -5,7 +5,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from services.experiments import style
 
-PAGES = ("cluster", "objects", "timeline")
+PAGES = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SETTLE = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FOCUS = """() => { const at = document.activeElement, look = getComputedStyle(at);
   return at === document.body || at.tagName === 'MAIN' || (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) > 0); }"""
