@@ -1,5 +1,6 @@
 // What the page uses of others' modules: enough for `tsc --checkJs`; their own types are not vendored.
 declare module 'preact' {
+  export interface RefObject<T> {current: T | null}
   export const h: any;
   export const render: any;
   export const Fragment: any;

@@ -115,7 +115,7 @@ function json(target, {kind, header, rv, time}) {
     const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
-    if (!isLive(target.id)) addHistory(target, header.lines);
+    if (target.history.peek().estimated === 2) addHistory(target, header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
@@ -189,7 +189,7 @@ async function open(id) {
     if (last) target.head.value = {rv: last, time: run.t1};
     // Until more is known, versions are taken to have come evenly.
     if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
-    if (last) await /** @type {LiveSource} */ (source).history(id).then((exact) => { target.history.value = exact; }, () => {});
+    if (last) target.history.value = await /** @type {LiveSource} */ (source).history(id).then((found) => ({...found, estimated: 0}), () => target.history.peek());
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);

@@ -172,7 +172,7 @@ function Mesh() {
   const answer = useAnswer(() => source.mesh(state.run.peek()), [], {every: 1, past: false});
   useEffect(() => { if (answer.value) mesh.value = answer.value; }, [answer.value]);
   useEffect(() => () => { mesh.value = null; asking.value = null; }, []);
-  const rates = view.value.rates.value, found = mesh.value && mesh.value.processes ? {...mesh.value, ...(rates && rates.at > (mesh.value.at || 0) ? rates : {})} : null;
+  const rates = /** @type {any} */ (view.value.rates.value), found = mesh.value && mesh.value.processes ? {...mesh.value, ...(rates && rates.at > (mesh.value.at || 0) ? rates : {})} : null;
   const laid = useMemo(() => (found ? meshRows(found) : {stores: [], rows: []}), [found]);
   const away = found ? found.processes.filter((process) => !process.ready).length : 0, total = (found?.links || []).reduce((sum, link) => sum + (link.messages_s || 0), 0), worst = Math.max(0, ...(found?.links || []).map((link) => link.p99_ms || 0));
   useSummary(found ? `${found.processes.length} processes, ${away ? `${away} not ready` : 'all ready'}, ${(found.faults || []).length} faults in force.` : '');
