@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 from collections.abc import Callable, Coroutine
@@ -78,7 +79,7 @@ async def serve(options: Options, settings: Settings, place: Place | None, on_re
         try:
             await web.TCPSite(runner, options.host, options.port).start()
         except OSError as error:
-            raise MeshError(f"{options.host}:{options.port}: {error.strerror}") from None
+            raise MeshError(f"{options.host}:{options.port}: {os.strerror(error.errno or 0)}") from None
         following = asyncio.create_task(_together(work))
         stack.push_async_callback(_ended, following)
         stack.push_async_callback(server.close)
