@@ -277,6 +277,7 @@ class Live:
                     "leads": None if leads is None else leads == 1.0,
                     "answers": each.get("answers", True),
                     "fault": paused,
+                    "by_hand": {action: line for action in BY_HAND if (line := self.place.how_to_break(name, action))},
                 }
             )
             if link is not None or (name, "link") in faults:
@@ -303,6 +304,8 @@ class Live:
         self._send(kind, document, self.model.rv, self.now_s)
 
 
+BY_HAND: Final = ("kill", "pause", "heal")
+"""Faults of which a process says how they are caused on a command line, where they cannot be caused here."""
 SHOWN_OF_PROCESSES: Final = (
     "name",
     "pid",

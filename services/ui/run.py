@@ -26,7 +26,7 @@ from services.ui.objects import Objects
 from services.ui.rest import Rest
 from services.ui.runs import LiveRecorder, Run, Runs, open_runs
 from services.ui.server import Parts, Server, Settings
-from services.ui.session import Sessions
+from services.ui.session import TOKEN_BYTES_MIN, Sessions
 from services.ui.streams import SpanFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -148,11 +148,13 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file that only its owner may read. Raises: MeshError."""
+    """Return the token of a file that only its owner may read. Raises: ValueError naming the file."""
     try:
         mode, text = path.stat().st_mode, path.read_text("ascii").strip()
     except (OSError, UnicodeError) as error:
-        raise MeshError(f"--token-file {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if mode & 0o077:
-        raise MeshError(f"--token-file {path}: others may read it (mode {mode & 0o777:04o}); want 0600 or 0400")
+        raise ValueError(f"{path}: others may read it (mode {mode & 0o777:04o}); want 0600 or 0400")
+    if len(text) < TOKEN_BYTES_MIN:
+        raise ValueError(f"{path}: has {len(text)} characters; want at least {TOKEN_BYTES_MIN}")
     return text

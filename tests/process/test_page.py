@@ -399,6 +399,22 @@ def urllib_open(page, path):
     )
 
 
+def test_25_beside_containers_a_fault_is_a_line_to_copy(mesh, tmp_path, monkeypatch):
+    """As the service of compose.yaml is started, with what the folder of credentials has."""
+    folder = tmp_path / "ui"
+    folder.mkdir()
+    (folder / "token.json").write_bytes((mesh.data / "credentials" / "ui.json").read_bytes())
+    (folder / "ca.crt").write_bytes(mesh.supervisor.authority.read_bytes())
+    monkeypatch.setenv("KEPLAB_UI_REST_URL", mesh.supervisor.rest_url)
+    words = ("--server", mesh.supervisor.grpc_target, "--credentials", folder, "--allow-break")
+    with PageServer(*words, "--events", mesh.data / "events", "--spans", mesh.data / "spans", cwd=tmp_path) as page:
+        answer = page.ask("POST", "break", {"target": "scheduler", "action": "kill"})
+        assert (409, "docker compose kill scheduler") == (answer.code, answer.json["details"]["command"])
+        page.eventually("objects/nodes", lambda rows: 2 == len(rows["rows"]))
+        lines = page.watch(lambda frame, _: frame.kind == frames.LINES)[0][-1].header["lines"]
+        assert lines
+
+
 def test_23_a_server_that_comes_back_sends_no_line_twice(mesh, tmp_path):
     """The page comes back with the time of the last line it has."""
     token = tmp_path / "token"

@@ -21,6 +21,7 @@ Examples:
   keplab ui --allow-break --open
   keplab ui --allow-write --port 7171
   keplab ui --run runs/fail-1.keprec --run runs/unbind-1.keprec
+  keplab ui --page race.html runs/fail-1.keprec runs/unbind-1.keprec
 """
 
 
@@ -74,6 +75,20 @@ Examples:
     "--events", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' event logs"
 )
 @click.option("--spans", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' spans")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT",
+    help="write recordings and the page into one file, which opens without a server",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(["everything", "decisions"]),
+    default="everything",
+    show_default=True,
+    help="with --page: decisions leaves objects out",
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option("--die-with-parent", is_flag=True, hidden=True)
 def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N802
     """Show a mesh as it runs, in a browser.
@@ -88,6 +103,12 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     from services.ui.run import LOOPBACK, Options, read_token, serve
     from services.ui.server import Settings
 
+    if given["page"] is not None:
+        return _write_page((*given["files"], *given["runs"]), given["page"], given["detail"])
+    if given["files"]:
+        raise click.UsageError(f"{given['files'][0]}: FILE is about --page; show a recording with --run FILE")
+    if given["detail"] != "everything":
+        raise click.UsageError(f"--detail {given['detail']} is about --page")
     if given["die_with_parent"]:
         die_with_parent(os.environ)
     token_file: Path | None = given["token_file"]
@@ -99,12 +120,15 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
     try:
         token = read_token(token_file) if token_file is not None else ""
+    except ValueError as error:
+        fail(f"--token-file {error}")
+    try:
         place = _place(data, given)
-    except (MeshError, ValueError) as error:
-        if not given["runs"] or not isinstance(error, MeshError) or given["server"] or token_file is not None:
+    except MeshError as error:
+        if not given["runs"] or given["server"]:
             raise
         click.secho(f"keplab: {error}; only the recordings are shown", err=True, fg="yellow")
-        token, place = "", None
+        place = None
     recording = given["recording"] or data / "ui.keprec"
     options = Options(
         host,
@@ -130,6 +154,24 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     except (Unreadable, NotRecordable) as error:
         fail(str(error))
     return EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
+
+
+def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
+    """Write the page with these recordings into one file; return the exit code."""
+    from services.recordings.format import Unreadable
+    from services.ui.page import write_page
+
+    try:
+        written = write_page(paths, out, detail)
+    except (Unreadable, ValueError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot write {out}: {error.strerror}")
+    parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sorted(written.parts.items()))
+    click.echo(f"{written.path}: {written.size / 1e6:.1f} MB ({parts})")
+    if written.advice:
+        click.secho(f"keplab: {written.advice}", err=True, fg="yellow")
+    return EXIT_OK
 
 
 def _place(data: Path, given: dict[str, Any]) -> Any:
