@@ -155,6 +155,7 @@ def large(browser, seconds):
     )
     yield Row("lag behind the server, p95", "≤ 250 ms", f"{percentile(lags, 0.95):.0f} ms")
     yield Row("gaps", "0", str(counters["gaps"] - task["gaps"]))
+    yield Row("the page's scripts, of the main thread's time", "–", f"{page.script_share(10) * 100:.0f} %")
     heap = page.ask("() => performance.memory ? performance.memory.usedJSHeapSize / 2**20 : 0")
     after = renderers_mib()
     yield Row("page memory: heap · the whole renderer process", "≤ 400 MB", f"{heap:.0f} MiB · {after:.0f} MiB")

@@ -86,6 +86,22 @@ class Page:
     def text(self, selector):
         return self.raw.inner_text(selector)
 
+    def script_share(self, seconds):
+        """Return the share of the main thread's time that the page's own scripts take, of so many seconds."""
+        session = self.raw.context.new_cdp_session(self.raw)
+        session.send("Profiler.enable")
+        session.send("Profiler.start")
+        self.raw.wait_for_timeout(seconds * 1000)
+        profile = session.send("Profiler.stop")["profile"]
+        session.detach()
+        others = {
+            each["id"]
+            for each in profile["nodes"]
+            if each["callFrame"]["functionName"] in ("(idle)", "(program)", "(root)")
+        }
+        pairs = list(zip(profile["samples"], profile["timeDeltas"], strict=True))
+        return sum(delta for sample, delta in pairs if sample not in others) / sum(delta for _, delta in pairs)
+
     def seek(self, rv):
         """Show a version; returns the one that is shown."""
         return self.ask("(rv) => __keplab.seek(rv)", rv)

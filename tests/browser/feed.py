@@ -32,6 +32,7 @@ class Feed:
         app.router.add_get("/ui/v1/meta", self.meta)
         app.router.add_get("/ui/v1/socket", self.socket)
         app.router.add_get("/ui/v1/state", self.state)
+        app.router.add_get("/ui/v1/history", self.history)
         app.router.add_get("/", self.index)
         app.router.add_static("/", STATIC)
         app.cleanup_ctx.append(self.running)
@@ -71,6 +72,9 @@ class Feed:
         rv = int(float(request.query["rv"]))
         known = max((each for each in self.states if each <= rv), default=min(self.states, default=0))
         return web.Response(body=self.states.get(known, b""), content_type="application/octet-stream")
+
+    async def history(self, request):
+        return web.json_response({"t": [], "rv": []})
 
     def lines(self):
         made = []

@@ -118,3 +118,25 @@ def test_a_node_with_more_pods_than_places_shows_shares(tmp_path, new_page):
     )
 
     assert {"0,114,178": 55, "213,94,0": 55} == drawn
+
+
+def test_after_many_moves_the_picture_has_as_many_pixels_of_each_colour_as_pods(serve, new_page):
+    """No pod leaves a pixel behind where it was."""
+    served = serve(nodes=200, pods=3000)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    for _ in range(10):
+        served.send(cluster.changes(300, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    drawn = page.ask(
+        """async () => { await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        const {pixels, colours} = __keplab.picture, seen = new Map(), out = [];
+        for (const pixel of pixels) seen.set(pixel, (seen.get(pixel) || 0) + 1);
+        for (const pixel of [colours.phases[0], colours.phases[1], colours.phases[2], colours.terminating]) out.push(seen.get(pixel) || 0);
+        return out; }"""
+    )
+    leaving = (cluster.pods["flags"] & 1) == 1
+    counts = [int(((cluster.pods["phase"] == phase) & ~leaving).sum()) for phase in range(3)]
+
+    assert [*counts, int(leaving.sum())] == drawn

@@ -96,6 +96,25 @@ def test_deltas_are_folded_into_what_a_server_has(serve, new_page):
     assert found["strings"] == cluster.strings
 
 
+def test_what_is_stopped_stays_while_the_mesh_goes_on_and_space_catches_up(serve, new_page):
+    served = serve()
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    served.send(cluster.changes(40, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    page.keys("Space")
+    page.until("() => !__keplab.state.live.value")
+    before = shown(page)
+    served.send(cluster.changes(40, 0.05))
+    page.until("(rv) => __keplab.state.head.value.rv === rv", cluster.rv)
+    assert before == shown(page)
+    page.click("button:text('go live')")
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+
+    assert shown(page)["pods"]["phase"] == cluster.pods["phase"].tolist()
+
+
 def test_rows_beyond_the_end_make_a_table_grow(serve, new_page):
     served = serve(nodes=2, pods=3)
     cluster = served.feed.cluster

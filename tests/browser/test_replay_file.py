@@ -9,7 +9,7 @@ from services.ui import page as ui_page
 from tests.browser import recorded
 
 
-def test_it_opens_from_disk_and_asks_nobody_for_anything(replay, new_page):
+def test_it_opens_from_disk_and_asks_no_server_for_anything(replay, new_page):
     page = new_page(offline=True)
     page.open(replay)
     page.keys("t")

@@ -5,7 +5,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from services.experiments import style
 
-PAGES = ("cluster", "objects", "timeline")
+PAGES = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SETTLE = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FOCUS = """() => { const at = document.activeElement, look = getComputedStyle(at);
   return at === document.body || at.tagName === 'MAIN' || (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) > 0); }"""
@@ -126,7 +126,7 @@ def test_axe_finds_nothing(replay, new_page, scheme):
     assert {route: each for route, each in found.items() if each} == {}
 
 
-def test_graphics_and_texts_are_told_from_their_ground():
+def test_graphics_and_texts_stand_out_from_their_ground():
     low = {}
     for at in ("light", "dark"):
         for name, colour in {**style.GRAPHICS, **style.COMPONENTS}.items():

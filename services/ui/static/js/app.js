@@ -217,7 +217,7 @@ function shellCommands() {
       const text = momentOf();
       navigator.clipboard?.writeText(text).then(() => notify(`Copied ${text}`), () => notify(text));
     }},
-    {id: 'time.play', title: 'Play or stop', keys: ['Space'], group: 'time', run: () => play(state.playing.peek() ? 0 : 1)},
+    {id: 'time.play', title: 'Play or stop', keys: ['Space'], group: 'time', run: () => play(state.playing.peek() || state.live.peek() ? 0 : 1)},
     {id: 'time.faster', title: 'Play ten times as fast', keys: ['>'], group: 'time', run: () => play((state.playing.peek() || 1) * 10)},
     {id: 'time.slower', title: 'Play ten times slower', keys: ['<'], group: 'time', run: () => play((state.playing.peek() || 1) / 10)},
     {id: 'time.head', title: 'To what is newest', keys: ['End'], group: 'time', run: () => { toHead(); }},

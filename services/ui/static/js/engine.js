@@ -187,9 +187,14 @@ async function open(id) {
   } else {
     const run = (state.meta.peek().runs || []).find((each) => each.id === id), last = run && run.kind !== 'live' ? run.to_rv : 0;
     if (last) target.head.value = {rv: last, time: run.t1};
-    // Until more is known, versions are taken to have come evenly.
     if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
-    if (last) target.history.value = await /** @type {LiveSource} */ (source).history(id).then((found) => ({...found, estimated: 0}), () => target.history.peek());
+    const known = /** @type {LiveSource} */ (source).history(id).then((found) => {
+      if (!found.t.length) return;
+      // Of a mesh, what was seen meanwhile stands behind it.
+      const now = target.history.peek(), from = now.estimated || 0, behind = last ? [] : now.rv.map((rv, at) => [rv, now.t[at]]).slice(from).filter((pair) => pair[0] > found.rv[found.rv.length - 1]);
+      target.history.value = {t: [...found.t, ...behind.map((pair) => pair[1])], rv: [...found.rv, ...behind.map((pair) => pair[0])], estimated: 0};
+    }, () => undefined);  // without it versions are taken to have come evenly
+    if (last) await known;
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);
@@ -282,7 +287,7 @@ export async function play(speed, id = view.peek().id) {
     return;
   }
   if (!isLive(id)) { target.playing.value = speed; source.send(id, {t: 'play', run: id, speed}); return; }
-  if (!speed) { target.playing.value = 0; if (target.live.peek()) seek(target.head.peek().rv - 1, id); return; }
+  if (!speed) { target.playing.value = 0; if (target.live.peek()) await ask({t: 'freeze', run: id}); return; }
   if (target.live.peek()) return;
   // The past of a live run has no stream of its own: states are asked for, four a second, until the head is reached.
   let now = target.time.peek(), busy = false;

@@ -462,6 +462,7 @@ export class Picture {
     pen.textBaseline = 'middle';
     for (const block of seen) {
       const x = this.x + this.cornerX[block] * scale, y = this.y + this.cornerY[block] * scale, isNode = block < this.nodeRows;
+      if (isNode && !heat && !this.crowded[block] && (this.stateOf[block] & 7) !== 1) this.ground(block, x, y, colours);
       if (!heat || !isNode) {
         pen.strokeStyle = colours.paper; pen.lineWidth = scale >= 10 ? 1.5 : 1;
         pen.beginPath();
@@ -492,6 +493,21 @@ export class Picture {
       pen.fillStyle = colours.ink;
       pen.fillText(text, x + 3, y + ROWS * scale - high / 2 + 0.5);
     }
+  }
+
+  /** What is behind the pods of a node that is not ready or cordoned, when it is large: the pixels' pattern would look like pods. */
+  ground(block, x, y, colours) {
+    const {pen, scale} = this;
+    pen.fillStyle = colours.empty;
+    for (let i = 0; i < SLOTS; i++) if (this.podAt[block * SLOTS + i] < 0) pen.fillRect(x + (i % COLUMNS) * scale, y + Math.floor(i / COLUMNS) * scale, scale, scale);
+    if ((this.stateOf[block] & 3) === 1) return;
+    pen.save();
+    pen.beginPath(); pen.rect(x, y, COLUMNS * scale, ROWS * scale); pen.clip();
+    pen.strokeStyle = colours.failed; pen.lineWidth = 1; pen.globalAlpha = 0.55;
+    pen.beginPath();
+    for (let at = -ROWS; at < COLUMNS; at += 1) { pen.moveTo(x + at * scale, y + ROWS * scale); pen.lineTo(x + (at + ROWS) * scale, y); }
+    pen.stroke();
+    pen.restore();
   }
 
   /** A pod's sign: hollow when pending, a tick when succeeded, a cross when failed, a stripe when it goes. */

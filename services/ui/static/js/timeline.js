@@ -9,6 +9,10 @@ import {count, moment} from 'keplab/format.js';
 
 /** The part of time that is shown: {from, to}, or null for all of it. One for the strip and the page. */
 const shownSpan = signal(/** @type {{from: number, to: number}|null} */ (null));
+/** Whether all of a mesh's time was asked for. */
+const wholeTime = signal(false);
+const LATELY_S = 300;
+const isMesh = (id) => (state.meta.peek().runs || []).some((each) => each.id === id && each.kind === 'live');
 const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 50];
 const speed = signal(1);
 let focused = 0;
@@ -23,15 +27,16 @@ export function extent(of) {
 
 function range(of) {
   const all = extent(of), part = shownSpan.value;
-  if (!part) return all;
-  return part;
+  if (part) return part;
+  // A mesh runs for hours: what was lately is shown, until more is asked for.
+  return wholeTime.value || !isMesh(of.id) || all.to - all.from <= LATELY_S ? all : {from: all.to - LATELY_S, to: all.to};
 }
 
 /** Zooms around a time; out to everything. @param {number} factor @param {number} around */
 function zoom(factor, around) {
   const all = extent(view.peek()), {from, to} = range(view.peek());
   const wide = Math.max(0.001, (to - from) * factor);
-  if (wide >= all.to - all.from) { shownSpan.value = null; return; }
+  if (wide >= all.to - all.from) { shownSpan.value = null; wholeTime.value = true; return; }
   const share = (around - from) / (to - from), start = Math.max(all.from, Math.min(all.to - wide, around - share * wide));
   shownSpan.value = {from: start, to: start + wide};
 }
@@ -39,7 +44,7 @@ function zoom(factor, around) {
 function pan(share) {
   const all = extent(view.peek()), {from, to} = range(view.peek()), wide = to - from;
   const start = Math.max(all.from, Math.min(all.to - wide, from + share * wide));
-  if (shownSpan.peek()) shownSpan.value = {from: start, to: start + wide};
+  if (wide < all.to - all.from) shownSpan.value = {from: start, to: start + wide};
 }
 
 /** To the mark before or after what is shown. @param {1|-1} way */
@@ -69,12 +74,12 @@ register([
   {id: 'time.next-mark', title: 'To the next mark', keys: ['.'], group: 'time', run: () => toMark(1)},
   {id: 'time.previous-mark', title: 'To the mark before', keys: [','], group: 'time', run: () => toMark(-1)},
   {id: 'time.pin', title: 'Pin this moment', keys: ['P'], group: 'time', run: pin},
-  {id: 'time.all', title: 'Show the whole time', group: 'time', run: () => { shownSpan.value = null; }},
+  {id: 'time.all', title: 'Show the whole time', group: 'time', run: () => { shownSpan.value = null; wholeTime.value = true; }},
   {id: 'time.zoom-in', title: 'Zoom in (time line has the focus)', keys: ['w'], group: 'time', when: () => focused > 0, run: () => zoom(0.6, state.time.peek())},
   {id: 'time.zoom-out', title: 'Zoom out (time line has the focus)', keys: ['s'], group: 'time', when: () => focused > 0, run: () => zoom(1 / 0.6, state.time.peek())},
   {id: 'time.left', title: 'Earlier part (time line has the focus)', keys: ['a'], group: 'time', when: () => focused > 0, run: () => pan(-0.25)},
   {id: 'time.right', title: 'Later part (time line has the focus)', keys: ['d'], group: 'time', when: () => focused > 0, run: () => pan(0.25)},
-  {id: 'time.fit', title: 'Fit (time line has the focus)', keys: ['f'], group: 'time', when: () => focused > 0, run: () => { shownSpan.value = null; }},
+  {id: 'time.fit', title: 'Fit (time line has the focus)', keys: ['f'], group: 'time', when: () => focused > 0, run: () => { shownSpan.value = null; wholeTime.value = !wholeTime.peek(); }},
 ]);
 
 const AXIS = 16;

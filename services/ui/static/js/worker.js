@@ -4,6 +4,7 @@
 //               {t: 'stream', id, run, data, rv}            frames, each with its length before it: a state to show (answer of GET /state)
 //               {t: 'open', id, run, index, dict}           a recording: index of segments, the dictionary's frames
 //               {t: 'segment', id, run, at, data}           one segment's bytes (gzip), asked for by {t: 'want'}
+//               {t: 'freeze', id, run}                      stay at what is shown, while the head goes on
 //               {t: 'seek', id, run, rv} · {t: 'play', run, speed} · {t: 'head', run} · {t: 'search', id, run, q, limit}
 //               {t: 'state', id, run}                       all columns of what is shown, as plain arrays (tests)
 // Messages out: {t: 'full'|'patch', run, rv, time, inGroup, head, …} · {t: 'json', kind, run, …} · {t: 'want', run, at} · {t: 'done', id, …}
@@ -226,7 +227,7 @@ class Recording {
     return found;
   }
 
-  /** Folds to the last committed version ≤ rv; a version inside a group is passed back to the one before the group. */
+  /** Folds to the last version ≤ rv at which one may stop: a recording has frames at ends of groups alone. */
   async seek(rv) {
     const at = this.segmentOf(rv), frames = await this.frames(at), model = this.run.shown;
     let next = 0;
@@ -234,9 +235,8 @@ class Recording {
     if (here && here.at === at && here.rv <= rv) next = here.next;  // further on in the same segment: fold from here
     let end = next;
     for (let i = next; i < frames.length; i++) {
-      const frame = frames[i];
-      if (frame.rv > rv) break;
-      if (!(frame.flags & IN_GROUP)) end = i + 1;
+      if (frames[i].rv > rv) break;
+      end = i + 1;
     }
     for (let i = next; i < end; i++) model.apply(frames[i]);
     this.position = {at, next: end, rv: model.rv};
@@ -256,12 +256,10 @@ class Recording {
         continue;
       }
       if (frames[next].time > time) return true;
-      do {
-        const frame = frames[next];
-        this.run.shown.apply(frame);
-        if (frame.kind === KIND.delta) this.run.patch(frame);
-        next += 1;
-      } while (next < frames.length && frames[next - 1].flags & IN_GROUP);
+      const frame = frames[next];
+      this.run.shown.apply(frame);
+      if (frame.kind === KIND.delta) this.run.patch(frame);
+      next += 1;
       this.position = {at, next, rv: this.run.shown.rv};
     }
   }
@@ -295,6 +293,20 @@ const handlers = {
     target.shown = target.head;
     target.sentStrings = 1;
     target.full();
+  },
+
+  /** Shows the head as it is now, and goes on folding behind it. */
+  freeze({id, run}) {
+    const target = runOf(run);
+    if (target.shown === target.head) {
+      const still = new Model(), {tables} = target.head.copy();
+      still.strings = target.head.strings.slice();
+      for (const name of ['nodes', 'pods']) still.tables[name] = {rows: tables[name].rows, schema: target.head.tables[name].schema, columns: tables[name].columns};
+      still.rv = target.head.rv; still.time = target.head.time; still.inGroup = target.head.inGroup;
+      target.shown = still;
+      target.send('patch', {});
+    }
+    postMessage({t: 'done', id, rv: target.shown.rv, time: target.shown.time});
   },
 
   async open({id, run, index, dict}) {

@@ -81,7 +81,7 @@ function WouldFit({found}) {
   if (found.is_past) return html`<p class="soft">${found.left_out || 'What would help is only known now, not of the past.'}</p>`;
   if (found.node) return null;
   if (!list.length) return html`<p class="soft">No single change of the pod or of one node would make it fit${found.pool ? '' : ', or it is not in the queue'}.</p>`;
-  return html`<table aria-label="changes that would make it fit"><thead><tr><th>would fit if</th><th>then on</th><th></th></tr></thead><tbody>${list.map((each) => {
+  return html`<table aria-label="changes that would make it fit"><thead><tr><th>would fit if</th><th>then on</th><th><span class="sr-only">try it</span></th></tr></thead><tbody>${list.map((each) => {
     return html`<tr key=${each.change}><td class="wrap">${each.change}${each.before && each.after ? html` <span class="soft">(${each.before} → ${each.after})</span>` : ''}</td><td class="wrap">${nodesOf(each)}</td>
       <td><button class="small" title="copies a command that simulates the mesh from this version on" onClick=${() => copy(`keplab fork --at ${state.rv.peek()}`, `keplab fork --at ${state.rv.peek()}: write the change into its scenario`)}>try it in a fork</button></td></tr>`;
   })}</tbody></table>`;
@@ -104,7 +104,7 @@ function Attempts({pod, found}) {
     return html`<li key=${at}><button class="small" aria-pressed=${pair.includes(at)} title="choose two to compare" onClick=${() => toggle(at)}>${each.attempt || at + 1}</button>
       <button class="plain link" title="show this moment" onClick=${() => (each.rv ? seek(each.rv) : seekTime(each.t))}>${moment(each.t, origin)}</button> <span>${each.outcome || ''}${each.node ? ` → ${each.node}` : ''}</span> <span class="soft wrap">${(each.plugins || []).join(', ')}</span></li>`;
   })}</ol>
-    ${a >= 0 && html`<table aria-label="difference of two attempts"><thead><tr><th>field</th><th>attempt ${list[a].attempt || a + 1}</th><th>attempt ${list[b].attempt || b + 1}</th></tr></thead><tbody>${rows.map((row) => html`<tr key=${row.field}><th scope="row">${row.field}</th><td class="wrap">${row.a}</td><td class="wrap">${row.b}</td></tr>`)}</tbody></table>${!rows.length && html`<p class="soft">These two attempts say the same.</p>`}`}`;
+    ${a >= 0 && rows.length > 0 && html`<table aria-label="difference of two attempts"><thead><tr><th>field</th><th>attempt ${list[a].attempt || a + 1}</th><th>attempt ${list[b].attempt || b + 1}</th></tr></thead><tbody>${rows.map((row) => html`<tr key=${row.field}><th scope="row">${row.field}</th><td class="wrap">${row.a}</td><td class="wrap">${row.b}</td></tr>`)}</tbody></table>`}${a >= 0 && !rows.length && html`<p class="soft">Attempts ${list[a].attempt || a + 1} and ${list[b].attempt || b + 1} say the same.</p>`}`;
 }
 
 function Victims({found}) {

@@ -5,7 +5,7 @@ import {source} from 'keplab/engine.js';
 import {run as runCommand} from 'keplab/commands.js';
 import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {VirtualTable} from 'keplab/table.js';
-import {QUEUE_POOLS, curve, flows, lineWidth, movesOf, pointOf} from 'keplab/flow.js';
+import {QUEUE_POOLS, curve, flows, lineWidth, movesOf, pointOf, timeOf} from 'keplab/flow.js';
 import {theme} from 'keplab/colours.js';
 import {count, moment, span} from 'keplab/format.js';
 
@@ -62,8 +62,9 @@ function useDots(canvas, width) {
       seen = total;
       if (!view.peek().live.peek()) return;
       whole = whole || fresh.some((line) => line.ev === 'sched.moved');
-      const now = performance.now();
-      for (const line of fresh) for (const move of movesOf(line, whole)) {
+      const now = performance.now(), head = view.peek().head.peek().time;
+      // Lines of the past come in a flood when the page opens: they do not fly.
+      for (const line of fresh) if (head - timeOf(line) < 3) for (const move of movesOf(line, whole)) {
         const points = dots.length < DOTS && curve(move.from, move.to, width, HEIGHT, BOX);
         if (points) dots.push({points, to: move.to, begin: now + (dots.length % 12) * 25});
       }
