@@ -13,7 +13,7 @@ import msgspec
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
-from scheduler.explain.simulator_record import SimulatorRecords
+from scheduler.explain.record_store import SimulatorRecords
 from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
 from scheduler.resize.deferral import waits

@@ -120,6 +120,8 @@ ROWS = {
     "scheduler.backoff_max_s": Row((10.0,)),
     "scheduler.event_recorder": Row(("record",)),
     "scheduler.record": Row(("memory",)),
+    "scheduler.record_skip": Row(("omit",)),
+    "scheduler.record_all": Row((False,)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),
     "descheduler.reasons": Row(("*",)),
