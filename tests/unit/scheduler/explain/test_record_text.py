@@ -45,8 +45,10 @@ def attempt(nodes=3, *, passing=True, scored=True, text="passed", chosen="n0001"
     found = {
         "filter-result": dict.fromkeys(names, answers),
         "score-result": {name: {p: str(i % 101) for p in plugins} for i, name in enumerate(names)} if scored else {},
-        "finalscore-result": {name: {p: str(i % 101 * 3) for p in plugins} for i, name in enumerate(names)} if scored else {},
-    }  # fmt: skip
+        "finalscore-result": {name: {p: str(i % 101 * 3) for p in plugins} for i, name in enumerate(names)}
+        if scored
+        else {},
+    }
     texts = {PREFIX + name: go_json(value) for name, value in found.items()}
     return {**texts, PREFIX + "selected-node": chosen}
 
