@@ -5,7 +5,7 @@ Source: simulator 3; kube-scheduler-simulator `simulator/server/server.go`, `sim
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ def token_in(path: Path) -> str:
 
 
 class SimulatorApi:
-    """The component. `token`: what callers have to show, "" for nothing."""
+    """The component. `token`: what callers have to show, "" for nothing. `beside`: what runs while it serves."""
 
     def __init__(
         self,
@@ -53,9 +53,10 @@ class SimulatorApi:
         resources: Resources,
         proxy: ExtenderProxy,
         token: str,
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         self._config, self._api, self._configuration = config, api, configuration
-        self._resources, self._proxy, self._token = resources, proxy, token
+        self._resources, self._proxy, self._token, self._beside = resources, proxy, token, beside
         self._changing = asyncio.Lock()
         self._port = 0
         self._asked = 0
@@ -105,7 +106,10 @@ class SimulatorApi:
                 where = f"{self._config.host}:{self._config.port}"
                 raise StartError(f"simulator API: {where}: {error.strerror or error}") from None
             self._port = runner.addresses[0][1]
-            await asyncio.Event().wait()
+            async with asyncio.TaskGroup() as group:
+                for work in self._beside:
+                    group.create_task(work())
+                await asyncio.Event().wait()
         finally:
             await runner.cleanup()
             await self._proxy.close()

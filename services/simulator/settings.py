@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubelet.stages import yaml_text
+from services.api.errors import BadRequest
 from services.api.selectors import parse_label_selector
 
 API_VERSION: Final = "kube-scheduler-simulator-config/v1alpha1"
@@ -127,6 +128,8 @@ def _selector(value: Any) -> str:
             raise ValueError(f"resourceImportLabelSelector {each!r}: want key, operator and values")
         terms.append(text)
     text = ",".join(terms)
-    if text:
+    try:
         parse_label_selector(text)
+    except BadRequest as error:
+        raise ValueError(f"resourceImportLabelSelector: {error.message}") from None
     return text

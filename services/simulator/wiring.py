@@ -11,6 +11,7 @@ from services.simulator.extender_proxy import ExtenderProxy
 from services.simulator.resources import Resources
 from services.simulator.schedulerconfig import SchedulerConfiguration
 from services.simulator.server import SimulatorApi, token_in
+from services.simulator.unhosted import UnhostedNodes
 
 
 def build(config: SimulatorApiConfig, seams: Seams) -> SimulatorApi:
@@ -26,4 +27,5 @@ def build(config: SimulatorApiConfig, seams: Seams) -> SimulatorApi:
     resources = Resources(client, configuration, Path(config.data_dir) / "start.json", seams.clock)
     proxy = ExtenderProxy(client, configuration, HttpTransport())
     token = "" if config.is_open else token_in(Path(config.token_file))
-    return SimulatorApi(config, api, configuration, resources, proxy, token)
+    unhosted = UnhostedNodes(api, client, seams.clock, seams.random)
+    return SimulatorApi(config, api, configuration, resources, proxy, token, (unhosted.run,))
