@@ -16,6 +16,7 @@ from services.api.identity import ADMIN
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi
+from services.cli.snapshots import is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 def state_of(source: Path, at: int) -> State:
     """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
+    if source.is_file() and is_snapshot(source):
+        with unpacked(source) as folder:
+            return _stored(folder, at)
     if source.is_file():
         found = read_file(source)
         if at not in (0, found.rv):
@@ -46,6 +50,15 @@ def state_of(source: Path, at: int) -> State:
 
 
 async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], at: int) -> State:
+    transport = transport_of(source, running)
+    try:
+        return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
+    finally:
+        await transport.close()
+
+
+def transport_of(source: Path, running: Mapping[str, Any]) -> RpcTransport:
+    """Return the way to the API server of a mesh that runs, as its administrator. Raises: StateError."""
     try:
         tokens, tls = credentials.admin_tokens(source), None
         if running["security"] == "strict":
@@ -54,11 +67,7 @@ async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], a
             tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
     except (OSError, *UNREADABLE, ValueError) as error:
         raise StateError(f"{source / credentials.FOLDER}: {error}") from None
-    transport = RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
-    try:
-        return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
-    finally:
-        await transport.close()
+    return RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
 
 
 async def _read(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.api.errors import AlreadyExists, ApiError, NotFound
+from services.api.errors import AlreadyExists, ApiError, Conflict, NotFound
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind
@@ -23,6 +23,8 @@ from services.exchange.spool import Spool
 from services.exchange.stream import Placed
 
 _OF_BINDING: Final = ("observedGeneration", "bindingGeneration", "unbindCount", "unbindHistory")
+CONFLICTS_MAX: Final = 5
+"""So often an update is tried of an object that others change meanwhile."""
 AT_ONCE: Final = 64
 """So many objects are under way at a time."""
 ResourceOf = Callable[[str, str], Resource | None]
@@ -148,12 +150,19 @@ class Loader:
         return str(metadata_of(stored).get("uid") or "")
 
     async def _update(self, resource: Resource, key: Key, document: Document) -> Document:
-        body = document
-        if resource.name == PODS:
-            # A binding is made once: a pod that is there stays where it is.
+        for left in reversed(range(CONFLICTS_MAX)):
             there = await self._client.get(resource.name, key)
-            body = {**document, "spec": {**document["spec"], "nodeName": there["spec"].get("nodeName")}}
-        return await self._client.update(resource.name, key, body)
+            version = there["metadata"]["resourceVersion"]
+            body = {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
+            if resource.name == PODS:
+                # A binding is made once: a pod that is there stays where it is.
+                body["spec"] = {**document["spec"], "nodeName": there["spec"].get("nodeName")}
+            try:
+                return await self._client.update(resource.name, key, body)
+            except Conflict:
+                if not left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     async def _give_status(self, resource: Resource, key: Key, stored: Document, status: Document) -> None:
         body = {**stored, "status": status}

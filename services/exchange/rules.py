@@ -156,7 +156,7 @@ def parts(change: Change, rules: Rules) -> Parts:
     if change.resource == NODES and rules.pods == "pending":
         _leave_own_taints(body)
     is_deletion = bool(metadata_of(document).get("deletionTimestamp"))
-    if (rules.pods == "pending" and change.resource in (PODS, NODES)) or not isinstance(status, dict):
+    if rules.pods == "pending" or not isinstance(status, dict):
         status = {}
     return Parts(body, status, node if rules.pods != "pending" else "", is_deletion)
 

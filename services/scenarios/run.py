@@ -38,6 +38,7 @@ from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation import simloop
+from services.scenarios.simulation.begun import begun_state
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
@@ -190,6 +191,8 @@ def simulate(
     `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
+    if state is None and scenario.begin is not None:
+        state = begun_state(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
@@ -230,6 +233,7 @@ def run_as_processes(
     """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
     every line of these. Spans that leave for a collector name the scenario, the seed and the `arm` of a comparison.
     Raises: MeshError when a process cannot start."""
+    _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
@@ -271,6 +275,7 @@ def run_against(
 ) -> RunResult:
     """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
     invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides)
     logs.set_up("keplab", "error", is_final=False)
     auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
@@ -290,6 +295,12 @@ def run_against(
     seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
     result.measures = {name: value if name in seen else None for name, value in result.measures.items()}
     return result
+
+
+def _check_begin(scenario: Scenario) -> None:
+    if scenario.begin is not None:
+        what = "a mesh of processes begins empty; run it simulated, or `keplab import` the file into a mesh that runs"
+        raise ScriptError(f"{scenario.path}:{scenario.begin.line}: begin {scenario.begin.file}: {what}")
 
 
 def run_job(job: Job) -> Outcome:

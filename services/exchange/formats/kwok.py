@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import msgspec
+import yaml
 
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
-from kubelet.stages import yaml_text
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.wire import encode
@@ -50,7 +50,7 @@ def _fits(head: bytes) -> bool:
 def _read(source: Source, reading: Reading) -> Stream:
     notes: dict[str, int] = {}
     reader = _Reader(source, reading, notes)
-    return Stream(reader.objects(), reader.changes(), Origin("kwok"), notes=notes)
+    return Stream(reader.objects, reader.changes(), Origin("kwok"), notes=notes)
 
 
 class _Reader:
@@ -61,7 +61,7 @@ class _Reader:
         self._began_ns = round(reading.began_wall_s * NANOSECOND)
         self._is_lenient, self._notes = reading.is_lenient, notes
         self._first: Placed | None = None
-        self._source = source
+        self.objects = self._until_first()
 
     def _documents(self) -> Iterator[Placed]:
         for text, place in self._pieces:
@@ -78,7 +78,7 @@ class _Reader:
     def _leave(self, what: str) -> None:
         self._notes[what] = self._notes.get(what, 0) + 1
 
-    def objects(self) -> Iterator[Placed]:
+    def _until_first(self) -> Iterator[Placed]:
         for placed in self._documents():
             if _is_patch(placed.document):
                 self._first = placed
@@ -93,8 +93,8 @@ class _Reader:
             yield placed
 
     def changes(self) -> Iterator[Change]:
-        for _ in self.objects():  # who wants the changes alone
-            pass
+        while self._first is None and next(self.objects, None) is not None:
+            pass  # who wants the changes alone
         heap: list[tuple[int, int, Change]] = []
         for number, placed in enumerate(self._patches()):
             try:
@@ -170,6 +170,9 @@ def _change(placed: Placed) -> tuple[int, Change]:
     return at_ns, Change(at_ns / NANOSECOND, method, wire, key.namespace, key.name, template, patch_type, where)
 
 
+_DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
 class _Writer:
     """Writes a stream. `_seen`: what each object was last, compressed, by its wire name and key."""
 
@@ -225,8 +228,8 @@ class _Writer:
         self._seen[resource, key] = zlib.compress(encode(document), 1)
 
     def _write(self, document: Document) -> None:
-        text = yaml_text.dump(document).encode()
-        self._file.write((b"---\n" if self._is_begun else b"") + to_offsets(text, self._began_ns))
+        text: str = yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=1 << 16)
+        self._file.write((b"---\n" if self._is_begun else b"") + to_offsets(text.encode(), self._began_ns))
         self._is_begun = True
 
 

@@ -53,6 +53,13 @@ def test_a_snapshot_ends_with_the_first_change():
     assert change.where == "f.yaml:document 2 (line 9)"
 
 
+def test_the_changes_alone_can_be_read_and_none_is_lost_after_the_objects():
+    assert [each.name for each in opened(POD, action(), action(1)).changes] == ["web", "web"]
+    stream = opened(POD, action(), action(1))
+    assert (len(list(stream.objects)), len(list(stream.changes))) == (1, 2)
+    assert list(opened(POD).changes) == []
+
+
 def test_changes_come_by_their_times_and_those_of_one_moment_in_their_order():
     stream = opened(*(action(at, target=f"{{name: p{n}}}") for n, at in enumerate((3, 1, 2, 1))))
 
