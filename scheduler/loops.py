@@ -30,8 +30,8 @@ from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_writer import RecordWriter
-from scheduler.explain.simulator_record import RecordRules
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.plugin import PODS_TO_ACTIVATE

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler.explain.record_rules import Answers, RecordRules, answered, bind_failed
 from scheduler.explain.record_text import (
     ANNOTATIONS_MAX_BYTES,
     HISTORY,
@@ -17,7 +18,6 @@ from scheduler.explain.record_text import (
     fitting,
     go_json,
 )
-from scheduler.explain.simulator_record import Answers, RecordRules, answered, bind_failed
 from scheduler.framework.status import Status
 from services.api.lru import LRU
 

@@ -1,6 +1,6 @@
 """The texts of a decision record: as Go writes JSON, and cut to what the API server takes on one object. Pure.
 
-Source: Go `encoding/json` (HTML escaping, sorted keys of maps); kube-scheduler-simulator
+Source: simulator 2.1; kubernetes-sigs/kube-scheduler-simulator,
 `simulator/scheduler/storereflector/storereflector.go`; upstream `TotalAnnotationSizeLimitB`
 (`staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go`).
 """

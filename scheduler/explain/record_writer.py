@@ -3,8 +3,8 @@
 A failed attempt is written when it failed, one that waits at Permit when it begins to, a successful one when the watch
 shows the pod bound: before that it is not known whether the bind succeeds. One write follows the other; only the newest
 state of a pod is ever written.
-Source: kube-scheduler-simulator `simulator/scheduler/storereflector/storereflector.go`, which writes when it sees the
-pod's next update.
+The simulator writes when it sees the pod's next update.
+Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/storereflector/storereflector.go`.
 """
 
 import asyncio
@@ -17,9 +17,10 @@ import structlog
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.core import Core
 from scheduler.cycle.profiles import Profile
+from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_store import SimulatorRecords
 from scheduler.explain.record_text import ANNOTATIONS_MAX_BYTES, TRUNCATED, size_of
-from scheduler.explain.simulator_record import RecordRules, Result, answers_of
+from scheduler.explain.simulator_record import Result, answers_of
 from scheduler.framework.cycle_state import CycleError
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.pod import Pod

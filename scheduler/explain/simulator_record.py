@@ -2,9 +2,10 @@
 
 Like the simulator, an observer listens in to each plugin; but the cycle itself goes unobserved: right after it, before
 the pod is assumed, a runner of the same plugins goes through the attempt again, over the nodes that the cycle looked at
-and scored, while nothing has changed. What plugins answer from Reserve on is taken as they answer it (`answered`). Only
-done when the switch `scheduler.record` asks for it: it costs far more than the cycle itself.
-Source: kubernetes-sigs/kube-scheduler-simulator `simulator/scheduler/plugin/wrappedplugin.go`,
+and scored, while nothing has changed. What plugins answer from Reserve on is taken as they answer it
+(`record_rules.answered`). Only done when the switch `scheduler.record` asks for it: it costs far more than the cycle
+itself.
+Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go`,
 `simulator/scheduler/plugin/resultstore/store.go`.
 """
 
@@ -19,34 +20,13 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.explain.record_rules import PASSED, VICTIM, Answers, RecordRules
 from scheduler.framework.cycle_state import NO_SEED, CycleError, CycleState
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import Prepared, Runner
-from scheduler.framework.status import Code, Status
-from services.api.times import Duration
+from scheduler.framework.status import Status
 
-PASSED, SUCCESS, WAIT, VICTIM = "passed", "success", "wait", "preemption victim"
-Answers = dict[str, Any]
 Result = ScheduleResult | Unschedulable | CycleError
-
-
-@dataclass(frozen=True)
-class RecordRules:
-    """`skip`: what stands for a plugin that skips, None for nothing; `all_nodes`: also those the cycle left out."""
-
-    skip: str | None = ""
-    all_nodes: bool = False
-
-    def texts(self, statuses: dict[str, Status]) -> dict[str, str]:
-        """Return plugin to "success" or message."""
-        found = {plugin: self.text(status) for plugin, status in statuses.items()}
-        return {plugin: text for plugin, text in found.items() if text is not None}
-
-    def text(self, status: Status) -> str | None:
-        """Return how a status is recorded; None: not at all."""
-        if status.code is Code.SKIP:
-            return self.skip
-        return SUCCESS if status.is_success else WAIT if status.code is Code.WAIT else status.message
 
 
 class _Listener:
@@ -132,7 +112,7 @@ def answers_of(
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
     node → plugin → number as text, before NormalizeScore and after it times the weight; `postfilter-result` is
     node → plugin → "preemption victim"; the others are plugin → "success" or message. Those of the points after the
-    choice are empty: `answered` fills them in.
+    choice are empty: `record_rules.answered` fills them in.
     """
     decided = None if isinstance(result, CycleError) else result.state
     state, listener = CycleState(now), _Listener()
@@ -176,22 +156,6 @@ def answers_of(
             found["score-result"][name] = {plugin: _text(listener.scores[plugin], row) for plugin in final}
             found["finalscore-result"][name] = {p: _text(each, i, weights[p]) for p, each in final.items()}
     return found
-
-
-def answered(found: Answers, rules: RecordRules, point: str, plugin: str, status: Status, timeout_s: float) -> None:
-    """Take in what a plugin answered at Reserve, Permit, PreBind or Bind."""
-    text = rules.text(status)
-    if text is None:
-        return
-    found[f"{point}-result"][plugin] = text
-    if point == "permit":
-        found["permit-result-timeout"][plugin] = Duration(timeout_s).text
-
-
-def bind_failed(found: Answers, message: str) -> None:
-    """Take in that the call which a Bind plugin asked for failed."""
-    by_plugin: dict[str, str] = found["bind-result"]
-    by_plugin.update({plugin: message for plugin, text in by_plugin.items() if text == SUCCESS})
 
 
 def _text(scores: Any, row: int, weight: int = 1) -> str:

@@ -6,7 +6,7 @@
     - select: {kind: ConfigMap}
       drop: true
 
-Source: simulator 4.2; RFC 6901.
+Pointers are those of RFC 6901. Source: simulator 4.2.
 """
 
 from __future__ import annotations

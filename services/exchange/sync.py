@@ -2,7 +2,7 @@
 
 Objects are added, updated and deleted as there, but a pod that has its node there is not updated: here it is decided
 anew. Of the cluster nothing but lists and watches is asked, a kind at a time in each. Source: simulator 4.2;
-kube-scheduler-simulator `simulator/syncer/syncer.go`, `simulator/resourceapplier/resource.go`.
+kubernetes-sigs/kube-scheduler-simulator, `simulator/syncer/syncer.go`, `simulator/resourceapplier/resource.go`.
 """
 
 from __future__ import annotations

@@ -405,10 +405,8 @@ class Supervisor:
     def _simulator_arguments(self, given: Sequence[str]) -> list[str]:
         """Return the flags of the simulator API: a client as the administrator is one, which restarts schedulers."""
         schedulers = [each.name for each in self._options.schedulers.processes() if each.config]
-        return [
-            *given, *self._credentials_of("admin"), "--mesh-dir", str(self._data),
-            *(flag for name in schedulers for flag in ("--scheduler", name)),
-        ]  # fmt: skip
+        restarted = [flag for name in schedulers for flag in ("--scheduler", name)]
+        return [*given, *self._credentials_of("admin"), "--mesh-dir", str(self._data), *restarted]
 
     def _apiserver_arguments(self, name: str) -> list[str]:
         assert self._credentials is not None

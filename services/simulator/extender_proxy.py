@@ -1,7 +1,7 @@
 """Questions of a foreign scheduler to the configuration's extenders: passed on, and the answers recorded on the pod.
 
 The mesh's own scheduler asks extenders itself and records what they answer. Source: simulator 3;
-kube-scheduler-simulator `simulator/server/handler/extender.go`, `simulator/scheduler/extender`.
+kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/extender.go`, `simulator/scheduler/extender`.
 """
 
 from dataclasses import dataclass, field

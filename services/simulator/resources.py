@@ -1,7 +1,7 @@
 """The mesh's objects as kube-scheduler-simulator's page loads, saves and resets them.
 
 What the mesh was when it started lies in a file, so that this process may be restarted at any time; everything else is
-in the API server. Source: simulator 3, 4.1; kube-scheduler-simulator `simulator/snapshot/snapshot.go`,
+in the API server. Source: simulator 3, 4.1; kubernetes-sigs/kube-scheduler-simulator, `simulator/snapshot/snapshot.go`,
 `simulator/reset/reset.go`.
 """
 

@@ -1,8 +1,8 @@
 """The scheduler's configuration: as it is in force, and changed by writing its file and restarting the scheduler.
 
 A new one is checked before anything is written, with the plugins made as the scheduler makes them; should the scheduler
-not start with it all the same, the one before comes back. Source: simulator 3; kube-scheduler-simulator
-`simulator/server/handler/schedulerconfig.go`, `simulator/scheduler/scheduler.go`.
+not start with it all the same, the one before comes back.
+Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/schedulerconfig.go`.
 """
 
 import asyncio

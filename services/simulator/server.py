@@ -1,6 +1,6 @@
 """kube-scheduler-simulator's API over HTTP: its paths, its codes, and whom it lets in.
 
-Source: simulator 3; kube-scheduler-simulator `simulator/server/server.go`, `simulator/server/handler`.
+Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/server.go`, `simulator/server/handler`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """kube-scheduler-simulator's own configuration file, and what `keplab up` makes of it. Pure but for reading the file.
 
-Source: simulator 3; kube-scheduler-simulator `simulator/config/v1alpha1/types.go`, `simulator/config/config.go`.
+Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/config/v1alpha1/types.go`.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Nodes that no kubelet hosts, such as imported ones: kept ready, their pods running, as kwok does for the simulator.
 
-A node whose kubelet reports itself is left alone. Source: kube-scheduler-simulator `compose.yml`, whose cluster is a
-kwok one; simulator 4.1.
+A node whose kubelet reports itself is left alone. Source: simulator 4.1.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ from typing import Any, Final
 import structlog
 
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
+from services.api.kinds.lease import Lease
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key, find_condition
@@ -21,7 +21,10 @@ from services.client.informer import Informer
 
 LEASES: Final = "kube-node-lease"
 LEASE_KIND: Final = "leases.coordination.k8s.io"
+HOLDER: Final = "keplab-simulator-api"
 TICK_S: Final = 1.0
+GRACE_S: Final = 3.0
+"""How long a kubelet that has made its node has for the lease."""
 RENEW_S: Final = 10.0
 READY: Final = ("KubeletReady", "no kubelet hosts this node; the simulator API keeps it ready")
 log = structlog.get_logger()
@@ -34,6 +37,10 @@ class UnhostedNodes:
         self._client, self._clock = client, clock
         self._nodes: Informer[Node] = Informer(api, Node, clock=clock, random=random, keep_documents=False)
         self._pods: Informer[Pod] = Informer(api, Pod, clock=clock, random=random, keep_documents=False)
+        self._leases: Informer[Lease] = Informer(
+            api, Lease, clock=clock, random=random, keep_documents=False, namespace=LEASES
+        )
+        self._since: dict[str, float] = {}
         self._renewed: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -41,6 +48,8 @@ class UnhostedNodes:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run())
             group.create_task(self._pods.run())
+            group.create_task(self._leases.run())
+            await self._leases.wait_until_synced()
             await self._nodes.wait_until_synced()
             await self._pods.wait_until_synced()
             while True:
@@ -49,7 +58,7 @@ class UnhostedNodes:
 
     async def _tick(self) -> None:
         now = self._clock.now()
-        nodes = {node.metadata.name: node for node in self._nodes.lister.all() if is_unhosted(node)}
+        nodes = {node.metadata.name: node for node in self._nodes.lister.all() if self._is_unhosted(node, now)}
         for name, node in nodes.items():
             if now - self._renewed.get(name, -RENEW_S) >= RENEW_S:
                 self._renewed[name] = now
@@ -58,6 +67,14 @@ class UnhostedNodes:
             if pod.spec.node_name in nodes:
                 await self._quietly(self._run_pod(pod))
         self._renewed = {name: at for name, at in self._renewed.items() if name in nodes}
+
+    def _is_unhosted(self, node: Node, now: float) -> bool:
+        """Whether no kubelet has renewed the node's lease, for as long as one takes to begin."""
+        lease = self._leases.lister.get(Key(LEASES, node.metadata.name))
+        if lease is not None and lease.spec.holder_identity != HOLDER:
+            self._since.pop(node.metadata.uid, None)
+            return False
+        return now - self._since.setdefault(node.metadata.uid, now) >= GRACE_S
 
     async def _quietly(self, work: Any) -> None:
         try:
@@ -71,7 +88,7 @@ class UnhostedNodes:
         if ready is None or ready.status != "True":
             patch = {"status": {"conditions": [_condition("Ready", *READY, wall)]}}
             await self._client.patch_rv("nodes", Key("", name), patch, subresource="status", patch_type="strategic")
-        key, renewed = Key(LEASES, name), {"renewTime": format_micro_time(wall), "holderIdentity": name}
+        key, renewed = Key(LEASES, name), {"renewTime": format_micro_time(wall), "holderIdentity": HOLDER}
         try:
             await self._client.patch_rv(LEASE_KIND, key, {"spec": renewed})
         except NotFound:
@@ -114,11 +131,6 @@ class UnhostedNodes:
                 patch_type="strategic",
                 uid=pod.metadata.uid,
             )
-
-
-def is_unhosted(node: Node) -> bool:
-    """Whether no kubelet of keplab's reports the node."""
-    return not node.status.node_info.kubelet_session
 
 
 def _condition(kind: str, reason: str, message: str, wall: float) -> Document:

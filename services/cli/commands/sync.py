@@ -12,8 +12,16 @@ from services.api.errors import ApiError, BadRequest, UnknownOutcome
 from services.api.meta import Document, Resource, metadata_of
 from services.api.selectors import Selector, parse_field_selector
 from services.cli.exchange import mesh_client
-from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail, output_option, print_json
-from services.cli.tables import print_table
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    data_option,
+    fail,
+    output_option,
+    print_json,
+    print_table,
+)
 from services.exchange.cluster import Cluster, Expired
 from services.exchange.edits import Edits, read_edits
 from services.exchange.kubeconfig import read_access

@@ -1,8 +1,9 @@
 """kube-scheduler-simulator's files: its snapshot, one JSON document of seven kinds, and its record, a change a line.
 
 Objects of a snapshot stand without apiVersion and kind below the member of their kind. A record's first lines are the
-objects that were there. Pure but for reading and writing the file. Source: simulator 4.1, 9; kube-scheduler-simulator
-`simulator/snapshot/snapshot.go`, `simulator/recorder/recorder.go`, `simulator/replayer/replayer.go`.
+objects that were there. Pure but for reading and writing the file.
+Source: simulator 4.1, 9; kubernetes-sigs/kube-scheduler-simulator, `simulator/snapshot/snapshot.go`,
+`simulator/recorder/recorder.go`.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def test_rules_set_remove_and_drop(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "wanted"),
     [
         ("a: b", "want a list of rules, not dict"),
         ("- {select: {kind: Pod}}", "rule 1: want set, remove or drop: it changes nothing"),
@@ -269,11 +269,11 @@ def test_rules_set_remove_and_drop(tmp_path):
         ("- {drop: maybe}", "rule 1: drop 'maybe': want true or false"),
     ],
 )
-def test_a_rule_that_cannot_be_used_is_refused_by_its_number(tmp_path, text, told):
+def test_a_rule_that_cannot_be_used_is_refused_by_its_number(tmp_path, text, wanted):
     file = tmp_path / "edits.yaml"
     file.write_text(text)
 
     with pytest.raises(Refused, match=r".") as refused:
         read_edits(file)
 
-    assert told in str(refused.value)
+    assert wanted in str(refused.value)

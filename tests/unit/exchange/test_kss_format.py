@@ -152,18 +152,18 @@ def test_updates_of_pods_with_a_node_and_unknown_kinds_are_left_out_and_counted(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "wanted"),
     [
         (line(0, "Upsert", pod()), "Pod default/p: event 'Upsert': want Add, Update or Delete"),
         ('{"time": "yesterday", "event": "Add", "resource": {"kind": "Pod"}}', "time 'yesterday': want a moment"),
         ('{"time": "2026-01-02T00:00:00Z", "event": "Add", "resource": 3}', "resource: want an object, not int"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_refused_with_its_place_or_counted(text, told):
+def test_a_line_that_cannot_be_used_is_refused_with_its_place_or_counted(text, wanted):
     with pytest.raises(Refused, match=r".") as refused:
         read(text + "\n" + line(1, "Add", pod()) + "\n")
 
-    assert told in str(refused.value)
+    assert wanted in str(refused.value)
     assert str(refused.value).startswith("f:document 1 (line 1): ")
     assert len(read(text + "\n" + line(1, "Add", pod()) + "\n", lenient=True)[2]) == 1
 
@@ -268,7 +268,7 @@ def test_a_mistake_in_an_item_is_refused_with_its_line():
         read(LIST.replace("    name: n1", "    labels: {}"))
 
 
-def test_formats_are_told_apart_by_their_content():
+def test_formats_are_known_by_their_content():
     heads = {"kss": json.dumps(SNAPSHOT), "kss-record": line(0, "Add", pod()), "kubectl": LIST}
 
     assert {name: format_of(source(text)).name for name, text in heads.items()} == {name: name for name in heads}

@@ -108,7 +108,7 @@ def test_the_chosen_node_stays_and_where_every_score_differs_the_best_do():
 
 
 @pytest.mark.parametrize("budget", [200_000, 50_000, 10_000, 3_000, 1_000, 500, 10, -5])
-def test_whatever_the_room_what_is_written_parses_and_fits_or_nothing_is_written(budget):
+def test_whatever_the_budget_what_is_written_parses_and_fits_or_nothing_is_written(budget):
     found = fit([attempt(3000), attempt(3000)], max(budget, 0))
 
     assert bool(found) == (budget > 10)

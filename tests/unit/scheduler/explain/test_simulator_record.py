@@ -10,7 +10,8 @@ import pytest
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
-from scheduler.explain.simulator_record import RecordRules, answered, answers_of, bind_failed
+from scheduler.explain.record_rules import RecordRules, answered, bind_failed
+from scheduler.explain.simulator_record import answers_of
 from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.runner import POINTS, Enabled, Runner, serves
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
