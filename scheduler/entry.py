@@ -91,12 +91,16 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 @dataclass(frozen=True)
 class PluginEntry:
     """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
-    Without `default_args` they are what the class itself defaults to, whatever the switches."""
+    Without `default_args` they are what the class itself defaults to, whatever the switches.
+
+    `hooks`: it is no plugin of its own but makes hooks around the plugin of that name (`scheduler/framework/hooks.py`).
+    """
 
     name: str
     make: Callable[[Any, Handle], Any]
     args: type[Args] = Args
     default_args: Callable[[Switches], Args] | None = None
+    hooks: str = ""
 
     def defaults(self, switches: Switches) -> Args:
         """Return the arguments of a plugin that is given none."""
