@@ -12,7 +12,7 @@ from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
 from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
-from services.api.identity import ADMIN
+from services.api.identity import ADMIN, Identity
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi
@@ -57,13 +57,14 @@ async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], a
         await transport.close()
 
 
-def transport_of(source: Path, running: Mapping[str, Any]) -> RpcTransport:
-    """Return the way to the API server of a mesh that runs, as its administrator. Raises: StateError."""
+def transport_of(source: Path, running: Mapping[str, Any], identity: Identity = ADMIN) -> RpcTransport:
+    """Return the way to the API server of a mesh that runs, as its administrator or scheduler. Raises: StateError."""
+    process = "admin" if identity == ADMIN else "scheduler"
     try:
-        tokens, tls = credentials.admin_tokens(source), None
+        tokens, tls = credentials.tokens_of(source, process), None
         if running["security"] == "strict":
             authority = certificates.authority(source / credentials.FOLDER)
-            pair = credentials.client_pair(authority, "admin", ADMIN)
+            pair = credentials.client_pair(authority, process, identity)
             tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
     except (OSError, *UNREADABLE, ValueError) as error:
         raise StateError(f"{source / credentials.FOLDER}: {error}") from None

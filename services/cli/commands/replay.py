@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from services.api.errors import UnknownOutcome
+from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands import compare
@@ -172,12 +173,12 @@ async def _live(
 ) -> int:
     clock = RealClock()
     rules = Rules("pending" if pods == "pending" else "as-they-are")
-    async with mesh_client(data) as client:
+    async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder:
         began = clock.wall()
         found, stream = open_stream(source, Reading(began, lenient), format_name or "")
         say_guess(source, found, format_name)
         loaded = await Loader(client, rules).load(stream.objects)
-        player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient)
+        player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         try:
             played = await player.play(stream.changes)
         except asyncio.CancelledError:
