@@ -61,7 +61,8 @@ async def replay(client: Client, clock: Clock, file: str) -> None:
     """Play a record as fast as the API server takes it, as the simulator does."""
     try:
         _, stream = open_stream(Source(Path(file)), Reading(is_lenient=True))
-        player = Player(client, clock, RULES, speed=AS_FAST_AS_POSSIBLE, is_lenient=True)
+        rules = Rules(keep_owners=False, keeps_existing=True)
+        player = Player(client, clock, rules, speed=AS_FAST_AS_POSSIBLE, is_lenient=True)
         played = await player.play(stream.changes)
     except (Refused, UnknownOutcome) as error:
         log.error("replay.ended", reason=str(error))
