@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from services.cli.commands.run import COMMAND
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.operations import status_of
 from services.scenarios.script.scenario import ScriptError
+from services.scenarios.timeline import status_of
 
 HEAD = {
     "apiVersion": "simulation.kube-scheduler-simulator.sigs.k8s.io/v1alpha1",

@@ -33,9 +33,9 @@ from services.runs.record import Origin, RunRecord
 from services.scenarios.processes.foreign_mesh import Access
 from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
-from services.scenarios.script.operations import status_of
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, Outcome
+from services.scenarios.timeline import status_of
 
 
 @click.command(
