@@ -10,13 +10,12 @@ import msgspec
 
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import method_not_allowed
-from apiserver_fake.registry.write import Write, new_uid
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import MASTERS_GROUP, Identity
-from services.api.meta import Document, Key
+from services.api.meta import Document, Key, Resource
 from services.api.switches import Switches
-from services.api.wire import Response
+from services.api.wire import Request, Response
 
 SUBRESOURCE = "raw"
 
@@ -29,9 +28,10 @@ def check_raw(identity: Identity, switches: Switches) -> None:
         raise Forbidden(f"writing past admission is for administrators ({MASTERS_GROUP}), not {identity.user}")
 
 
-def raw_plan(write: Write) -> Callable[[Staged], Response]:
+def raw_plan(
+    resource: Resource, request: Request, traceparent: str, new_uid: Callable[[], str]
+) -> Callable[[Staged], Response]:
     """Return a put (`update`) or `delete` as it runs inside the commit. Raises: BadRequest, NotFound."""
-    request, resource = write.request, write.resource
     key = Key(request.namespace, request.name)
     if not request.name:
         raise BadRequest("want the name of an object")
@@ -41,7 +41,7 @@ def raw_plan(write: Write) -> Callable[[Staged], Response]:
             record = staged.get(resource.name, key.namespace, key.name)
             if record is None:
                 raise NotFound(f'{resource.name} "{key.name}" not found')
-            gone = staged.remove(resource, msgspec.json.decode(record.body), write.traceparent)
+            gone = staged.remove(resource, msgspec.json.decode(record.body), traceparent)
             return Response(code=200, rv=gone.rv, body=gone.body)
 
         return delete
@@ -51,17 +51,15 @@ def raw_plan(write: Write) -> Callable[[Staged], Response]:
 
     def put(staged: Staged) -> Response:
         previous = staged.get(resource.name, key.namespace, key.name)
-        random = write.contexts.context(write.identity, request, staged).random
-        uid = previous.uid if previous is not None else new_uid(random)
-        record = staged.put(resource, _stored(document, write, key, uid), write.traceparent)
+        uid = previous.uid if previous is not None else new_uid()
+        record = staged.put(resource, _stored(document, resource, key, uid), traceparent)
         return Response(code=200, rv=record.rv, body=record.body)
 
     return put
 
 
-def _stored(document: Document, write: Write, key: Key, uid: str) -> Document:
+def _stored(document: Document, resource: Resource, key: Key, uid: str) -> Document:
     """Return what is stored: as it was given, but that kind, name, namespace and uid are there. Raises: BadRequest."""
-    resource = write.resource
     for name, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if document.get(name, wanted) != wanted:
             raise BadRequest(f"{name} {document[name]!r}: want {wanted}, as it is stored")

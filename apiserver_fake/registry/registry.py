@@ -22,7 +22,7 @@ from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of
+from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
@@ -64,7 +64,7 @@ class Registry:
     ) -> None:
         """`stored_policy` None: RBAC objects are stored and grant nothing. `is_converting`: whether conversion webhooks
         can be called."""
-        self._store, self._catalogue, self._switches = store, catalogue, switches
+        self._store, self._catalogue, self._switches, self._random = store, catalogue, switches, random
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(
             catalogue,
@@ -174,7 +174,7 @@ class Registry:
         check_scope(resource, request)
         write = Write(self._surroundings, resource, identity, request, traceparent, session)
         if request.subresource == RAW:
-            return raw_plan(write)
+            return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
             return self._prepare_subresource(write)
         match request.verb:

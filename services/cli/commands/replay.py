@@ -76,7 +76,7 @@ recording's snapshot.
 @click.option("--virtual", is_flag=True, help="simulate a mesh that begins from the recording's snapshot")
 @click.option(
     "--fault",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="lines of a scenario that are run beside it, in virtual time",
 )
@@ -219,12 +219,19 @@ def _as_scenario(
         if fault is not None:
             beside = text.replace(f"format={found.name}\nwait", f"format={found.name} beside=yes\nwait", 1)
             head, _, tail = beside.rpartition("wait ")
-            text = f"{head}{fault.read_text('utf-8').rstrip()}\n" + ("played\n" if has_changes else "") + f"wait {tail}"
+            text = f"{head}{_lines(fault)}\n" + ("played\n" if has_changes else "") + f"wait {tail}"
         scenario = place / f"{source.path.stem}.txt"
         if scenario.name == name:
             scenario = place / f"{source.path.stem}-replay.txt"
         scenario.write_text(text, "utf-8")
         yield scenario
+
+
+def _lines(fault: Path) -> str:
+    try:
+        return fault.read_text("utf-8").rstrip()
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"--fault {fault}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _virtual(path: Path, seed: int, assignments: tuple[str, ...], output: str) -> int:
