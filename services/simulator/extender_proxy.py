@@ -41,12 +41,13 @@ class ExtenderProxy:
     transport: HttpTransport
     _answers: LRU[Key, Answers] = field(default_factory=lambda: LRU(PODS_MAX))
 
-    async def ask(self, verb: str, number: int, body: bytes) -> bytes:
+    async def ask(self, verb: str, number: int, body: bytes, traceparent: str = "") -> bytes:
         """Return the extender's answer in Go's form. Raises: NoSuchExtender; ValueError: the question is none;
         ExtenderError: it does not answer."""
         extender = self._extender(verb, number)
         pod = _pod_of(body)
-        answer = await self.transport.post(extender, verb_url(extender, verb), body, extender.http_timeout or TIMEOUT_S)
+        timeout_s = extender.http_timeout or TIMEOUT_S
+        answer = await self.transport.post(extender, verb_url(extender, verb), body, timeout_s, traceparent)
         found = in_go_form(verb, answer)
         if isinstance(found, str):
             raise ExtenderError(f"extender {extender.url_prefix} answers {found[:200]!r} to {verb}")

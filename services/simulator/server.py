@@ -208,9 +208,9 @@ class SimulatorApi:
             raise web.HTTPNotFound
         if not number.isdigit():
             raise ValueError(f"extender {number!r}: want its number in the configuration")
-        return web.Response(
-            body=await self._proxy.ask(verb, int(number), await request.read()), content_type="application/json"
-        )
+        traceparent = request.headers.get("traceparent", "")
+        answer = await self._proxy.ask(verb, int(number), await request.read(), traceparent)
+        return web.Response(body=answer, content_type="application/json")
 
 
 async def _body(request: web.Request) -> Any:

@@ -29,7 +29,7 @@ def build(config: SimulatorApiConfig, seams: Seams) -> SimulatorApi:
         path = Path(config.scheduler_config)
         configuration = SchedulerConfiguration(path, Path(config.mesh_dir), config.scheduler, seams.switches)
     resources = Resources(client, configuration, Path(config.data_dir) / "start.json", seams.clock)
-    proxy = ExtenderProxy(client, configuration, HttpTransport())
+    proxy = ExtenderProxy(client, configuration, HttpTransport(seams.tracer))
     token = "" if config.is_open else token_in(Path(config.token_file))
     unhosted = UnhostedNodes(api, client, seams.clock, seams.random)
     return SimulatorApi(
