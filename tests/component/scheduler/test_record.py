@@ -191,7 +191,7 @@ def test_ks_06_extenders_answers_stand_under_their_prefix_in_the_fields_of_go(pl
 
     class Extended(World):
         def build(self, seams):
-            return build(SchedulerConfig(name="scheduler", config=str(file)), seams, to_extenders=lambda: licences)
+            return build(SchedulerConfig(name="scheduler", config=str(file)), seams, to_extenders=lambda _: licences)
 
     async def scenario(world):
         for name in ("n1", "n2", "n3"):
