@@ -5,14 +5,16 @@ is only beginning.
 """
 
 import asyncio
+import contextlib
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -25,9 +27,10 @@ from services.api.errors import UNREADABLE
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
-from services.cli.page_process import PageProcess
 from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers
+from services.runtime.config import PARENT_VARIABLE, MeshError
+from services.runtime.credentials import FOLDER, PAGE_TOKEN_FILE
 from services.runtime.real import write_atomically
 from services.runtime.roles import read_role
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
@@ -40,6 +43,8 @@ DEFAULT_AUDIT = "default"
 """The value of `--audit` without a policy."""
 SIMULATOR_FOLDER = "simulator"
 NO_CONFIGURATION = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+PAGE_READY_MAX_S: Final = 30.0
+PAGE_AGAIN_S: Final = 2.0
 Show = Callable[[dict[str, Any]], None]
 ETCD_FILES = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_password_file")
 ETCD_ACCESS = ("etcd_prefix", "etcd_user", *ETCD_FILES)
@@ -265,6 +270,69 @@ def _audit(given: dict[str, Any]) -> list[str]:
 
 def _value(name: str, text: str) -> str:
     return str(Path(text).absolute()) if name in ETCD_FILES else text
+
+
+class PageProcess:
+    """`keplab ui` of the mesh on a data directory. Its token and its port stay the same as long as the mesh runs."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._token = secrets.token_hex(32)
+        self._port = 0
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Return the address that opens it, once it answers. Raises: MeshError, OSError."""
+        path = self._data / FOLDER / PAGE_TOKEN_FILE
+        write_atomically(path, self._token.encode(), mode=0o600)
+        address = await self._begin()
+        self._port = int(address.partition("/ui/")[0].rpartition(":")[2])
+        self._keeper = asyncio.create_task(self._keep())
+        return f"{address.partition('#')[0]}#t={self._token}"
+
+    async def _begin(self) -> str:
+        log = (self._data / "logs" / "ui.log").open("ab")
+        with log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "services.cli",
+                "ui",
+                *("--data", str(self._data), "--port", str(self._port)),
+                *("--token-file", str(self._data / FOLDER / PAGE_TOKEN_FILE), "--die-with-parent"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(PAGE_READY_MAX_S):
+                line = (await self._process.stdout.readline()).decode().strip()
+        except TimeoutError:
+            line = ""
+        if not line:
+            await self.stop()
+            raise MeshError(f"the live page did not start; see {self._data / 'logs' / 'ui.log'}")
+        return line
+
+    async def _keep(self) -> None:
+        while self._process is not None:
+            await self._process.wait()
+            await asyncio.sleep(PAGE_AGAIN_S)
+            with contextlib.suppress(MeshError, OSError):
+                await self._begin()
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await self._process.wait()
 
 
 async def _run(supervisor: Supervisor, output: str, show: Show, *, has_page: bool = False) -> int:

@@ -24,7 +24,6 @@ from services.api.identity import ADMIN, NO_STAGES, SERVICE_ACCOUNT_PREFIX, Host
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials, rotation
-from services.runtime.breaking import Breaking
 from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
     API_SERVER_AS_CLIENT,
@@ -39,6 +38,7 @@ from services.runtime.components import (
 )
 from services.runtime.config import EXIT_IO, MeshError
 from services.runtime.control import ControlServer
+from services.runtime.faults.breaking import Breaking
 from services.runtime.mesh_directory import (
     RUN_FOLDER,
     SOCKETS_FOLDER,

@@ -11,7 +11,7 @@ import msgspec
 
 from services.api.switches import Switches
 from services.recordings import frames
-from services.runtime.breaking import Wanted
+from services.runtime.faults.breaking import Wanted
 from services.scenarios.invariants.auditor import Auditor, Violation
 from services.ui.lines import Entry
 from services.ui.live import Live

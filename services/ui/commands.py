@@ -7,8 +7,8 @@ import msgspec
 import structlog
 
 from services.api.errors import ApiError, BadRequest, Conflict
-from services.runtime.breaking import Wanted
 from services.runtime.config import MeshError
+from services.runtime.faults.breaking import Wanted
 from services.runtime.real import RealClock, seeded_random
 from services.telemetry.eventlog import FileEventLog, MemoryEventLog, encode, new_incarnation
 from services.telemetry.pieces import DEFAULT

@@ -11,7 +11,7 @@ import msgspec
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
 from services.api.wire import Api
-from services.runtime.breaking import FaultFiles
+from services.runtime.faults.breaking import FaultFiles
 from services.runtime.machine import LATE_SUFFIX, LateRequest, Strike
 from services.runtime.supervisor import Supervisor
 from services.scenarios.mesh import Site

@@ -1,0 +1,1 @@
+"""Faults that people cause in a mesh that runs."""
