@@ -66,7 +66,7 @@ def redacted_secret(secret: Document) -> Document:
 
 def redacted_text(text: bytes) -> bytes:
     """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
-    if not _may_tell(text):
+    if not _may_leak(text):
         return text
     text = _PRIVATE_KEY.sub(_shown, text)
     text = _TOKEN.sub(_shown, text)
@@ -74,7 +74,7 @@ def redacted_text(text: bytes) -> bytes:
     return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
 
 
-def _may_tell(text: bytes) -> bool:
+def _may_leak(text: bytes) -> bool:
     # Every line and every body passes here: substrings are found many times faster than patterns.
     return (
         b"eyJ" in text
