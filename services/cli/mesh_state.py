@@ -19,11 +19,14 @@ from services.cli.mesh_api import MeshApi
 from services.cli.snapshots import is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
+from services.recordings.reader import Recording
+from services.recordings.writer import is_recording
 from services.runtime import certificates, credentials
 from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, read_state
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.past import State, StateError, StoredObject, newest_moment
 from services.scenarios.past import read_state as read_file
+from services.scenarios.recorded import state_at as recorded_state
 
 STORE = "apiserver"
 T = TypeVar("T")
@@ -34,6 +37,9 @@ def state_of(source: Path, at: int) -> State:
     if source.is_file() and is_snapshot(source):
         with unpacked(source) as folder:
             return _stored(folder, at)
+    if is_recording(source):
+        with Recording.open(source) as recording:
+            return recorded_state(recording, at)
     if source.is_file():
         found = read_file(source)
         if at not in (0, found.rv):

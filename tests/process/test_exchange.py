@@ -13,6 +13,7 @@ import pytest
 
 from services.exchange.format import Reading, open_stream
 from services.exchange.reading import Source
+from services.recordings.reader import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -94,6 +95,18 @@ def test_17_what_is_recorded_and_replayed_is_recorded_again(data, tmp_path):
     assert replayed["played"]["applied"] == 3
     _, again = read(second)
     assert [each for each in shape_of(again) if each[2] in ("m", "n")] == made
+
+
+def test_a_mesh_is_recorded_in_keplabs_own_form(data, tmp_path):
+    path = tmp_path / "own.keprec"
+    process = recording(path, "--data", data)
+    keplab("import", "-", "--data", data, stdin=MAP % ("recorded", "1"))
+    assert "event lines are in" in ended(process)
+
+    with Recording.open(path) as found:
+        assert "recorded" in [each.name for each in found.versions() if each.resource == "configmaps"]
+    refused = keplab("record", "-o", path, "--kubeconfig", data / "kubeconfig", code=2).stderr
+    assert "of a cluster want --format kwok" in refused
 
 
 def delete(data, path):

@@ -120,6 +120,7 @@ ROWS = {
     "scheduler.backoff_initial_s": Row((1.0,)),
     "scheduler.backoff_max_s": Row((10.0,)),
     "scheduler.event_recorder": Row(("record",)),
+    "telemetry.queue_moves": Row((), {"on": "it observes; tests/component/scheduler/test_queue_moves.py reads the lines"}),
     "scheduler.record": Row(("memory",)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),
