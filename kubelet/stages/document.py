@@ -14,6 +14,7 @@ from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
 from kubelet.stages.stage import (
     OPERATORS,
+    CelRequirement,
     Delay,
     Event,
     EventType,
@@ -28,6 +29,7 @@ from kubelet.stages.stage import (
     check_subresource,
 )
 from kubelet.stages.templates import Template
+from services.api.cel.environment import CompileError, EvaluationError
 
 API_VERSION = "kwok.x-k8s.io/v1alpha1"
 KINDS = ("Pod", "Node")
@@ -48,12 +50,16 @@ class _JqRequirement(Part, frozen=True):
     values: tuple[str, ...] = ()
 
 
+class _CelRequirement(Part, frozen=True):
+    expression: str
+
+
 class _Requirement(Part, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
     jq: _JqRequirement | None = None
-    cel: Any = None
+    cel: _CelRequirement | None = None
 
 
 class _Selector(Part, frozen=True):
@@ -217,9 +223,14 @@ def _selector(selector: _Selector) -> Selector:
     )
 
 
-def _requirement(given: _Requirement, path: str) -> Requirement:
+def _requirement(given: _Requirement, path: str) -> Requirement | CelRequirement:
     if given.cel is not None:
-        raise _PathError(f"{path}.cel", "CEL is not supported; jq expressions are")
+        if given.jq is not None or given.key or given.operator or given.values:
+            raise _PathError(path, "want either cel, jq or key, operator and values")
+        try:
+            return CelRequirement.read(given.cel.expression)
+        except (CompileError, EvaluationError) as error:
+            raise _PathError(f"{path}.cel.expression", str(error).splitlines()[0]) from None
     plain = given.jq or given
     if given.jq is not None:
         if given.key or given.operator or given.values:
