@@ -172,7 +172,7 @@ async def _live(
     source: Source, format_name: str | None, speed: float, pods: str, lenient: bool, data: Path, output: str
 ) -> int:
     clock = RealClock()
-    rules = Rules("pending" if pods == "pending" else "as-they-are")
+    rules = Rules("pending" if pods == "pending" else "as-they-are", has_kubelets=True)
     async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder:
         began = clock.wall()
         found, stream = open_stream(source, Reading(began, lenient), format_name or "")
