@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 def state_of(source: Path, at: int) -> State:
     """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
-    if source.is_file() and is_snapshot(source):
-        with unpacked(source) as folder:
-            return _stored(folder, at)
     if is_recording(source):
         with Recording.open(source) as recording:
             return recorded_state(recording, at)
+    if source.is_file() and is_snapshot(source):
+        with unpacked(source) as folder:
+            return _stored(folder, at)
     if source.is_file():
         found = read_file(source)
         if at not in (0, found.rv):

@@ -57,12 +57,14 @@ _LAST: Final = (PODS, VOLUMES)
 class Rules:
     """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
 
-    `has_kubelets`: kubelets act on what is loaded, so the status of a pod that is bound and not over is its kubelet's:
-    it starts what it does not know to be running.
+    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays. `has_kubelets`:
+    kubelets act on what is loaded, so the status of a pod that is bound and not over is its kubelet's: it starts what
+    it does not know to be running.
     """
 
     pods: Pods = "as-they-are"
     keep_owners: bool = True
+    keeps_existing: bool = False
     has_kubelets: bool = False
 
 
