@@ -29,7 +29,6 @@ from kubelet.stages.stage import (
     check_subresource,
 )
 from kubelet.stages.templates import Template
-from services.api.cel.environment import CompileError, EvaluationError
 
 API_VERSION = "kwok.x-k8s.io/v1alpha1"
 KINDS = ("Pod", "Node")
@@ -229,8 +228,8 @@ def _requirement(given: _Requirement, path: str) -> Requirement | CelRequirement
             raise _PathError(path, "want either cel, jq or key, operator and values")
         try:
             return CelRequirement.read(given.cel.expression)
-        except (CompileError, EvaluationError) as error:
-            raise _PathError(f"{path}.cel.expression", str(error).splitlines()[0]) from None
+        except ValueError as error:
+            raise _PathError(f"{path}.cel.expression", error) from None
     plain = given.jq or given
     if given.jq is not None:
         if given.key or given.operator or given.values:

@@ -5,7 +5,9 @@ stage move this object at all, whatever state it is in: the same without the req
 course of a life. Source: KWOK `SelectorRequirement`.
 """
 
+import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,14 +15,11 @@ import msgspec
 
 from kubelet.stages.jq import Query
 from kubelet.stages.templates import Template
-from services.api.cel.environment import Environment, EvaluationError, Program
-from services.api.cel.types import DYN
 from services.api.meta import Document
 
 EventType = Literal["Normal", "Warning"]
 PatchType = Literal["json", "merge", "strategic"]
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-ENVIRONMENT = Environment({"self": DYN})
 _CHANGES = re.compile(r"\bstatus\b|deletionTimestamp|finalizers")
 """What a CEL expression names that is about what changes in the course of a life."""
 _OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
@@ -58,20 +57,30 @@ class Requirement:
 class CelRequirement:
     """A CEL expression about the object, `self`, that must give true. One that cannot be evaluated gives false."""
 
-    program: Program
+    evaluate: Callable[[Document], bool]
     is_lasting: bool
 
     @classmethod
     def read(cls, expression: str) -> "CelRequirement":
-        """Return what an expression requires. Raises: CompileError."""
-        return cls(ENVIRONMENT.compile(expression), _CHANGES.search(expression) is None)
+        """Return what an expression requires. Raises: ValueError."""
+        # By name: CEL is large, and few stages use it.
+        cel = importlib.import_module("services.api.cel.environment")
+        try:
+            program = cel.Environment({"self": cel.types.DYN}).compile(expression)
+        except (cel.CompileError, cel.EvaluationError) as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+
+        def evaluate(document: Document) -> bool:
+            try:
+                return program.evaluate({"self": document}) is True
+            except cel.EvaluationError:
+                return False
+
+        return cls(evaluate, _CHANGES.search(expression) is None)
 
     def matches(self, document: Document) -> bool:
         """Whether the object is so."""
-        try:
-            return self.program.evaluate({"self": document}) is True
-        except EvaluationError:
-            return False
+        return self.evaluate(document)
 
 
 @dataclass(frozen=True)
