@@ -12,6 +12,8 @@ import msgspec
 
 from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
+from kubelet.stages.other_kinds import KINDS as OTHER_KINDS
+from kubelet.stages.other_kinds import why_not
 from kubelet.stages.stage import (
     OPERATORS,
     CelRequirement,
@@ -157,6 +159,10 @@ def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
 def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not isinstance(document, dict):
         raise StageError(f"{file}: document {number}: want a Stage, found {type(document).__name__}")
+    if document.get("apiVersion") == API_VERSION and document.get("kind") in OTHER_KINDS:
+        named = document.get("metadata")
+        what = f"{document['kind']} {named.get('name') if isinstance(named, dict) else ''}".rstrip()
+        raise StageError(f"{file}: document {number}: {what}: {why_not(document)}")
     if document.get("kind") != "Stage" or document.get("apiVersion") != API_VERSION:
         raise StageError(
             f"{file}: document {number}: want {API_VERSION} Stage, "
