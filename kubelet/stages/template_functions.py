@@ -16,6 +16,7 @@ import msgspec
 from kubelet.stages import yaml_text
 
 Function = Callable[..., Any]
+COUNT_MAX = 10_000
 
 NODE_CONDITIONS: tuple[tuple[str, str, str, str], ...] = (
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
@@ -184,6 +185,14 @@ def _indent(spaces: int, text: str) -> str:
     return " " * spaces + text.replace("\n", "\n" + " " * spaces)
 
 
+def _until(count: Any) -> list[int]:
+    """Sprig's: the numbers below, at most so many that a template can be filled."""
+    number = _int(count)
+    if number > COUNT_MAX:
+        raise ValueError(f"{number}: want at most {COUNT_MAX}")
+    return list(range(number)) if number >= 0 else list(range(0, number, -1))
+
+
 FUNCTIONS: dict[str, Function] = {
     # Go's own
     "eq": _eq,
@@ -238,6 +247,7 @@ FUNCTIONS: dict[str, Function] = {
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda part, text: text.removeprefix(part),
     "trimSuffix": lambda part, text: text.removesuffix(part),
+    "until": _until,
     "upper": lambda text: text.upper(),
 }
 NAMES = frozenset(FUNCTIONS) | frozenset(Context("").functions()) | {"and", "or"}
