@@ -10,6 +10,7 @@ import click
 from services.cli.exchange import access_of, cluster_options, format_option, writing
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, refusing
 from services.exchange.cluster import Cluster
+from services.exchange.format import format_named
 from services.exchange.kubeconfig import Access
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.stream import Refused
@@ -45,7 +46,7 @@ def COMMAND(  # noqa: N802
     """
     with refusing(Refused):
         access = access_of(kubeconfig, context, data)
-        names = [word for word in kinds.split(",") if word]
+        names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         return asyncio.run(_export(access, as_user, names, selector, path, format_name, is_own=kubeconfig is None))
 
 
@@ -64,5 +65,5 @@ async def _export(
     if other:
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
-    click.echo(f"{recorder.objects - sum(other.values())} objects are in {path}")
+    click.echo(f"{getattr(writer, 'written', recorder.objects)} objects are in {path}")
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

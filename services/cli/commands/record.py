@@ -17,6 +17,7 @@ from services.cli.exchange import access_of, cluster_options, writing
 from services.cli.mesh_state import transport_of
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.cluster import Cluster
+from services.exchange.format import format_named
 from services.exchange.kubeconfig import Access
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.stream import Refused
@@ -36,17 +37,22 @@ Examples:
   keplab record -o day.yaml --format kwok
   keplab record -o minute.yaml --format kwok --duration 60s
   keplab record --kubeconfig ~/.kube/config -o cluster.yaml.gz --format kwok
+  keplab record -o record.jsonl --format kss                as kube-scheduler-simulator records its seven kinds
   keplab replay day.yaml --virtual                          and again, in virtual time
 
 \b
 First all objects are written, then each change with its time. Of a cluster nothing but get, list and watch is asked,
 and what Secrets hold is left out. The file can be read however the recording ends.
 """
+SIMULATORS = {"kss": "kss-record"}
+"""kube-scheduler-simulator's snapshots and its records are two formats; what is recorded is a record."""
 
 
 @click.command("record", epilog=EPILOG)
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
-@click.option("--format", "format_name", default="keprec", show_default=True, metavar="FORMAT", help="keprec or kwok")
+@click.option(
+    "--format", "format_name", default="keprec", show_default=True, metavar="FORMAT", help="keprec, kwok or kss"
+)
 @click.option("--duration", default="", metavar="DURATION", help="how long, for example 60s [until Ctrl-C]")
 @cluster_options
 @data_option
@@ -70,7 +76,8 @@ def COMMAND(  # noqa: N802
         access = access_of(kubeconfig, context, data)
         if format_name == "keprec":
             return _record_keprec(path, seconds, kubeconfig, data, shlex.join(["keplab", *sys.argv[1:]]))
-        names = [word for word in kinds.split(",") if word]
+        format_name = SIMULATORS.get(format_name, format_name)
+        names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         made: list[Recorder] = []
         with suppress(KeyboardInterrupt):
             asyncio.run(_record(access, as_user, names, selector, path, format_name, seconds, kubeconfig is None, made))
