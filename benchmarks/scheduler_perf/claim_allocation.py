@@ -1,4 +1,4 @@
-"""Claims allocated without a pod, each on a node drawn at random, as upstream's allocResourceClaims does it. Pure.
+"""Claims allocated without a pod, each on a node that is drawn, as upstream's allocResourceClaims does. Pure.
 
 Source: kubernetes/kubernetes `test/integration/scheduler_perf/dra.go`.
 """
@@ -6,7 +6,6 @@ Source: kubernetes/kubernetes `test/integration/scheduler_perf/dra.go`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from random import Random
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from services.api.kinds.node import Node
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Document, Key
+from services.api.seams import Random
 from services.dra.allocated import Allocated
 from services.dra.allocator import Allocator
 from services.dra.pools import Slices
@@ -46,9 +46,9 @@ def allocations(
     for claim in views:
         if claim.status.allocation is not None or (namespace and claim.metadata.namespace != namespace):
             continue
-        random.shuffle(candidates)
         allocator = Allocator([claim], known.get, allocated)
-        for node in candidates:
+        first = random.randrange(0, len(candidates)) if candidates else 0
+        for node in (*candidates[first:], *candidates[:first]):
             found = allocator.allocate(node.metadata.name, offers.of_node(node))
             if isinstance(found, Solution):
                 (made,) = found.allocations(node.metadata.name, ids)

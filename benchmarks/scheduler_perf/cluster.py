@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from benchmarks.scheduler_perf.pods import Pods
 from services.api.meta import Document, Key, Resource
 from services.api.resources import resource_of_kind, resources
+from services.api.seams import Random
 
 PRIORITY_CLASS = "perf-{}"
 FOREGROUND_LIMIT_S = 600.0
@@ -42,6 +43,7 @@ class Cluster(Protocol):
 
     form: str
     pods: Pods
+    random: Random
 
     def now(self) -> float:
         """Return monotonic seconds."""

@@ -10,7 +10,6 @@ import copy
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from benchmarks.workloads import documents
 from benchmarks.workloads.documents import CREATED, NewObject
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
+from services.api.seams import Random
 from services.api.switches import Switches
 from services.runtime.config import StartError
 from services.telemetry.exposition import exposition
@@ -49,6 +49,7 @@ class CoreCluster:
             self._algorithm = Algorithm(switches, config=config, observer=self)
         except StartError as error:
             raise Failed(str(error)) from None
+        self.random: Random = self._algorithm.handle.random
         self._views: dict[Key, Pod] = {}
         self._documents: dict[str, dict[Key, Document]] = {}
         self._nodes: dict[str, Any] = {}
@@ -118,8 +119,6 @@ class CoreCluster:
     def _show_typed(self, kind: str, key: Key, document: Document) -> None:
         algorithm = self._algorithm
         if kind == "nodes":
-            status = document.setdefault("status", {})
-            status.setdefault("allocatable", dict(status.get("capacity", {})))
             self._nodes[key.name] = algorithm.add_node(NewObject("", key.name, msgspec.json.encode(document)))
         elif kind == "pods":
             self._show_pod(key, document)
@@ -151,7 +150,7 @@ class CoreCluster:
 
     async def update(self, document: Document, namespace: str, subresource: str) -> None:
         """Show an object's newer form. Raises: Failed, Unsupported."""
-        kind = kind_of(document)
+        kind = kind_of(typed(document))
         if kind is None:
             raise Failed(f"keplab has no kind {document.get('kind')} in {document.get('apiVersion')}")
         key = Key(namespace if kind.namespaced else "", str(document["metadata"].get("name", "")))
@@ -208,8 +207,7 @@ class CoreCluster:
         if kind == "pods":
             pod = self._views[key]
             if document["metadata"].get("finalizers"):
-                now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                deleted = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
+                deleted = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=CREATED))
                 self._views[key] = deleted
                 algorithm.core.handlers.on_pod(pod, deleted, self.now())
             else:
@@ -238,7 +236,7 @@ class CoreCluster:
         except TooSlow:
             return is_done()
         except AssertionError as error:
-            raise Unsupported(f"{error}; {MESH}") from None
+            raise Failed(str(error)) from None
         return is_done()
 
     async def sleep(self, seconds: float) -> None:

@@ -10,8 +10,6 @@ import fnmatch
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
-from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +23,7 @@ from benchmarks.scheduler_perf.data_items import Comparison, DataItem, compare
 from benchmarks.scheduler_perf.object_templates import ObjectTemplate, template_at
 from benchmarks.scheduler_perf.opcodes import Op
 from benchmarks.workloads import templates
+from benchmarks.workloads.documents import CREATED
 from services.api.meta import Document, Key
 
 CHURN_INTERVAL_S: Final = 0.5
@@ -38,7 +37,8 @@ Progress = Callable[[str, int, int], None]
 
 
 class Measured(msgspec.Struct):
-    """What was found of one collection. `pods_per_s`: over the span from the first to the last pod that got a node."""
+    """What was found of one collection. `seconds`: from its beginning to the last pod that got a node, over which
+    `pods_per_s` is."""
 
     name: str
     pods: int
@@ -453,7 +453,7 @@ class Executor:
         kinds = (CLAIMS, "nodes", "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io")
         claims, nodes, slices, classes = [await self._cluster.documents(kind) for kind in kinds]
         try:
-            for key, status in allocations(claims, nodes, slices, classes, op.namespace, Random(0)):
+            for key, status in allocations(claims, nodes, slices, classes, op.namespace, self._cluster.random):
                 await self._cluster.patch_status(CLAIMS, key, status)
         except NoDevices as error:
             raise Failed(str(error)) from None
@@ -472,8 +472,7 @@ class Executor:
                 waiting = [r for r in results if r.get("bindingConditions") or r.get("bindingFailureConditions")]
                 if name in done or not waiting:
                     continue
-                now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                conditions = [{"reason": "Test", "message": "Test", "lastTransitionTime": now, **c} for c in asked]
+                conditions = [{"reason": "Test", "message": "Test", "lastTransitionTime": CREATED, **c} for c in asked]
                 devices = [
                     {**{part: result[part] for part in ("driver", "pool", "device")}, "conditions": conditions}
                     for result in waiting

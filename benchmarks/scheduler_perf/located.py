@@ -5,6 +5,7 @@ Keys that stand twice, more than 100 aliases, nesting deeper than 64 and documen
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,10 +64,19 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """The safe loader without dates: JSON has none."""
 
 
+_OTHERWISE: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "int", "float"))
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$")
+_FLOAT: Final = re.compile(
+    r"(?:[-+]?[0-9][0-9_]*(?:\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in found if tag not in _OTHERWISE]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+# As Go's YAML: 1e-9 is a number, and 1:30 none.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
 
 
 def load(path: str, text: str) -> Located:

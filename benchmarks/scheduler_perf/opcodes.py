@@ -214,8 +214,12 @@ class WaitForPodGroups(Counted, frozen=True, kw_only=True, rename="camel"):
     namespace: str = ""
 
 
-class CreateCompositePodGroups(CreatePodGroups, frozen=True, kw_only=True, rename="camel"):
+class CreateCompositePodGroups(Counted, frozen=True, kw_only=True, rename="camel"):
     """Refused where a workload needs it: there is no such kind."""
+
+    namespace: str = ""
+    template_path: str = ""
+    template_params: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class CreateResourceClaims(Counted, frozen=True, kw_only=True, rename="camel"):

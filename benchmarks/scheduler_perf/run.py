@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -91,8 +91,14 @@ def read_templates(workload: Workload, steps: Sequence[Step]) -> None:
         raise workload.error(f"schedulerConfigPath {config}: no such file")
 
 
-def run(prepared: Sequence[Prepared], form: Form, outcomes: Outcomes, progress: Progress) -> None:
-    """Run the workloads; `outcomes` grows. What fails is noted, and the next one runs."""
+def run(
+    prepared: Sequence[Prepared],
+    form: Form,
+    outcomes: Outcomes,
+    progress: Progress,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
+) -> None:
+    """Run the workloads; `outcomes` grows, and `ended` is called after each. What fails is noted, and the next runs."""
     for each in prepared:
         outcome = Outcome(each.workload.full_name, form, each.ignored)
         outcomes.all.append(outcome)
@@ -107,6 +113,7 @@ def run(prepared: Sequence[Prepared], form: Form, outcomes: Outcomes, progress: 
             outcome.seconds = time.monotonic() - began
             for item in outcome.items:
                 item.labels[FORM] = form
+        ended(outcome)
 
 
 def _run_one(prepared: Prepared, form: Form, outcome: Outcome, topic: str, progress: Progress) -> None:

@@ -8,10 +8,16 @@ from services.api.meta import Document
 
 
 def typed(document: Document) -> Document:
-    """Return a pod, node, volume or claim with the amounts that it names as texts; other kinds as they are."""
+    """Return a pod, node, volume or claim with the amounts that it names as texts; other kinds as they are.
+
+    A node without allocatable amounts has its capacity, as upstream's defaults say.
+    """
     match document.get("kind"):
         case "Node":
-            _amounts(document.get("status"), "capacity", "allocatable")
+            status = document.get("status")
+            _amounts(status, "capacity", "allocatable")
+            if isinstance(status, dict) and status.get("capacity"):
+                status.setdefault("allocatable", dict(status["capacity"]))
         case "Pod":
             spec = document.get("spec")
             if isinstance(spec, dict):

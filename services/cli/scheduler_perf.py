@@ -101,7 +101,7 @@ def bench_file(asked: Asked, progress: Progress) -> int:
     _check_writable(asked.data_items_dir)
     outcomes = run.Outcomes(asked.topic or file.topic)
     try:
-        run.run(prepared, asked.form, outcomes, progress)
+        run.run(prepared, asked.form, outcomes, progress, _ended)
     except KeyboardInterrupt:
         _finish(outcomes, asked)
         raise
@@ -147,16 +147,18 @@ def _finish(outcomes: Outcomes, asked: Asked) -> int:
         _show(outcomes.all, asked)
         if written:
             click.echo(f"wrote {written}")
-    for each in outcomes.all:
-        for remark in each.remarks:
-            _say(f"{each.name}: {remark}")
-        if each.skipped:
-            _say(f"{each.name}: not run: {each.skipped}")
-        if each.failed:
-            _say(f"{each.name}: failed: {each.failed}")
     if failed or not ran or (missed and asked.has_thresholds):
         return EXIT_FAILED
     return EXIT_OK
+
+
+def _ended(outcome: Outcome) -> None:
+    """Say what became of a workload, a line each, while the next ones run."""
+    for remark in outcome.remarks:
+        _say(f"{outcome.name}: {remark}")
+    how = f"not run: {outcome.skipped}" if outcome.skipped else ""
+    how = how or (f"failed: {outcome.failed}" if outcome.failed else f"ended after {outcome.seconds:.1f} s")
+    _say(f"{outcome.name}: {how}")
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
