@@ -230,7 +230,7 @@ class Scheduler:
                     group.create_task(self._advertise(name))
             self._ready = True
             await self._leadership.begin(group)
-            if self._config.queue_moves:
+            if self._config.queue_moves or self._switches.has_queue_moves:
                 self._record_moves()
             group.create_task(self._clients.recorder.run())
             group.create_task(self._clients.dispatcher.run())

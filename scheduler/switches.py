@@ -18,6 +18,12 @@ class SchedulerSwitches:
     has_batching: bool = switch("OpportunisticBatching")
     batching_validity: str = switch("batching.validity")
     recorder: str = switch("scheduler.event_recorder")
+    queue_moves: str = switch("telemetry.queue_moves")
+
+    @property
+    def has_queue_moves(self) -> bool:
+        """Whether each move of a pod between pools of the queue is an event line."""
+        return self.queue_moves == "on"
 
     @property
     def has_event_series(self) -> bool:

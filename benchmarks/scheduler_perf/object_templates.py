@@ -95,7 +95,7 @@ class ObjectTemplate:
         self._template: Template | None = None
         if "{{" in self.text:
             try:
-                self._template = Template(self.text, HTML)
+                self._template = Template(self.text, dialect=HTML)
             except TemplateError as error:
                 raise FileError(path, str(error)) from None
 

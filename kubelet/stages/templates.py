@@ -72,11 +72,12 @@ NO_CONTEXT = Context("")
 class Template:
     """A text as read once; equal objects and contexts give equal results."""
 
-    def __init__(self, text: str, dialect: Dialect = STAGES) -> None:
-        """Read it. Raises: TemplateError naming the line."""
+    def __init__(self, text: str, names: frozenset[str] = frozenset(), dialect: Dialect = STAGES) -> None:
+        """Read it. `names`: functions that the context answers besides those of the dialect. Raises: TemplateError
+        naming the line."""
         self.text = text
         self._dialect = dialect
-        parser = _Parser(_pieces(text.strip()), dialect)
+        parser = _Parser(_pieces(text.strip()), dialect, dialect.names | names)
         self._body, ended = parser.body(("",))
         if ended != "":
             raise TemplateError(f"line {parser.line}: unexpected {{{{{ended}}}}}")
@@ -84,7 +85,7 @@ class Template:
 
     def fill(self, given: Any, context: Context = NO_CONTEXT) -> str:
         """Return the text for this object. Raises: TemplateError naming the line."""
-        run = _Run(given, self._defined, {**context.functions(), **self._dialect.functions})
+        run = _Run(given, self._defined, {**self._dialect.functions, **context.functions()})
         run.nodes(self._body, given)
         return "".join(run.out)
 
@@ -244,8 +245,8 @@ def _number(text: str) -> int | float:
 
 
 class _Parser:
-    def __init__(self, pieces: list[_Piece], dialect: Dialect) -> None:
-        self._pieces, self._dialect = pieces, dialect
+    def __init__(self, pieces: list[_Piece], dialect: Dialect, names: frozenset[str]) -> None:
+        self._pieces, self._dialect, self._functions = pieces, dialect, names
         self._next = 0
         self._tokens: tuple[_Token, ...] = ()
         self._at = 0
@@ -427,7 +428,7 @@ class _Parser:
             case "word" if token.text in _WORDS:
                 return _constant(_WORDS[token.text])
             case "word":
-                if token.text not in self._dialect.names:
+                if token.text not in self._functions:
                     raise self._error(f"function {token.text!r} is not supported")
                 call = _call(token.text, [])
                 return lambda run, dot: call(run, dot, ())

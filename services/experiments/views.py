@@ -297,7 +297,7 @@ def _code(text: str) -> str:
 
 
 def _names(text: str) -> str:
-    """Return text as `_md`; what would be a link to somebody's issue, as the pod `job/small#1` would, is code."""
+    """Return text as `_md`; what would be a link to an issue, as the pod `job/small#1` would, is code."""
     return re.sub(r"[^\s(]+#\d+", lambda found: f"<code>{found[0]}</code>", _md(text))
 
 

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
@@ -18,6 +19,7 @@ from services.scenarios.measures.placement import Placement
 from services.scenarios.measures.recorded import Recorded
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
+from services.scenarios.recording import RunRecorder
 from services.scenarios.result import Judgement
 from services.scenarios.script.context import ScenarioContext, substitute
 from services.scenarios.script.expectation import Expectation, Judging
@@ -94,18 +96,22 @@ async def run_scenario(
     patience: float = 1.0,
     chance: random.Random | None = None,
     recorded: Recorded | None = None,
+    recorder: RunRecorder | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat.
+    measures read, `recorder` what the observer is sent. `chance`: for a mesh that had other scenarios before, whose
+    request ids this one must not repeat.
     Raises: what `progress` raises, which ends the run; a note says when."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = chance or random.Random("teller")
-    observer = Observer(api, mesh.clock, chance, recorded)
+    observer = Observer(recorder.observed(api) if recorder is not None else api, mesh.clock, chance, recorded)
+    if recorder is not None:
+        recorder.begin(mesh.clock, observer.started_s)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
@@ -148,7 +154,13 @@ async def run_scenario(
         run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
         observer.recorded.end(observer.now_s, observer.documents)
-        helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
+        helpers: list[asyncio.Future[Any]] = [
+            eyes,
+            pulse,
+            *context.background,
+            *(task for _, task in context.playing),
+            *([disturbance] if disturbance is not None else []),
+        ]
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)

@@ -58,6 +58,7 @@ HOW = {
     r"device-plugin.*": "ends with Ctrl-C; tests/process/test_devices_as_processes.py",
     r"dra-driver.*": "ends with Ctrl-C; tests/process/test_dra_driver_by_hand.py",
     r"run -o json": NAMED,
+    r"(import|export|record|replay|scale|raw|snapshot).*": "tests/process/test_exchange.py runs each, with files of its own",
     r"diff RV1 RV2": READERS,
     r"down --purge": "as `down --data /tmp/mesh --purge`, which is run",
     r"store --accept-loss": "there is no loss; tests/durability has one",

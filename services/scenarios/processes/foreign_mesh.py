@@ -119,7 +119,7 @@ def refusal(plan: MeshPlan, access: Access) -> str:
 
 
 class ForeignMesh:
-    """`Mesh` over one that somebody else started."""
+    """`Mesh` over one that was started elsewhere."""
 
     def __init__(self, plan: MeshPlan, access: Access) -> None:
         self.plan, self.clock, self._access = plan, RealClock(), access

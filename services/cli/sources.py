@@ -1,0 +1,42 @@
+"""Where commands look back: at a mesh, or at a recording."""
+
+from pathlib import Path
+
+import click
+
+from services.cli.mesh_api import MeshApi, Objects
+from services.cli.output import DATA_DIR_DEFAULT, F
+from services.cli.recorded_api import RecordedApi
+from services.recordings.format import META
+
+
+def source_options(command: F) -> F:
+    """Give a command `--data` and `--recording`; the parameters are called so."""
+    data = click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        default=Path(DATA_DIR_DEFAULT),
+        show_default=True,
+        help="directory of the mesh: state, logs, kubeconfig; or a recording",
+    )
+    return recording_option(data(command))
+
+
+def recording_option(command: F) -> F:
+    """Give a command `--recording`."""
+    help_text = "of a recording, as `keplab run --recording` makes it, instead of a mesh"
+    kind = click.Path(path_type=Path)
+    return click.option("--recording", type=kind, metavar="FILE.keprec", help=help_text)(command)
+
+
+def recording_of(data: Path, recording: Path | None) -> Path | None:
+    """Return the recording that is meant, None where a mesh is."""
+    if recording is not None:
+        return recording
+    return data if data.is_file() or (data / META).is_file() else None
+
+
+def objects_of(data: Path, recording: Path | None) -> Objects:
+    """Return what answers about objects. What cannot be read ends the command."""
+    path = recording_of(data, recording)
+    return RecordedApi(path) if path is not None else MeshApi(data)
