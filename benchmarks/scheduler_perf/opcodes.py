@@ -1,7 +1,7 @@
 """The operations of a workload template: their fields, and what must hold of them. Pure.
 
-Source: kubernetes/kubernetes `test/integration/scheduler_perf/operations.go`, `dra.go`, `update.go`; versions of these
-differ, so that this is their union.
+Versions of upstream differ, so that this is their union.
+Source: kubernetes/kubernetes `test/integration/scheduler_perf/operations.go`, `dra.go`, `update.go`.
 """
 
 from __future__ import annotations

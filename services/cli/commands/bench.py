@@ -14,7 +14,7 @@ import msgspec
 from rich.progress import Progress
 
 from services.api.switches import Switches
-from services.cli import scheduler_perf
+from services.cli.bench import scheduler_perf
 from services.cli.groups import Group
 from services.cli.live import progress_bar
 from services.cli.output import (
@@ -77,10 +77,10 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     output: str,
 ) -> int:
-    """Measure this machine's mesh and its parts, or run a file of upstream's scheduler_perf.
+    """Measure this machine's mesh and its parts.
 
-    Figures compare only with others of the same machine. `make bench` measures everything. The options go with
-    --config.
+    Figures compare only with others of the same machine. `make bench` measures everything. With --config it runs a
+    file of upstream's scheduler_perf; the options go with that.
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options(ctx)
