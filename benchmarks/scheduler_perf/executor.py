@@ -29,6 +29,7 @@ from services.api.meta import Document, Key
 CHURN_INTERVAL_S: Final = 0.5
 GROUPS_LIMIT_S: Final = 10.0
 STABLE_S: Final = 5.0
+BINDING_CONDITIONS: Final = "DRADeviceBindingConditions"
 DRA_VERSION: Final = "resource.k8s.io/v1"
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 POD_GROUPS: Final = "podgroups.scheduling.k8s.io"
@@ -439,7 +440,9 @@ class Executor:
         chosen = [name for name in names if fnmatch.fnmatchcase(name, op.nodes)]
         if not chosen:
             raise Failed(f"no node matches {op.nodes!r}")
-        devices = [_device(number) for number in range(op.max_claims_per_node)]
+        # With conditions, pods wait until updateDeviceConditions sets them: only for workloads that are about that.
+        waits = self._workload.gates.get(BINDING_CONDITIONS, False)
+        devices = [_device(number, waits=waits) for number in range(op.max_claims_per_node)]
 
         def slice_of(index: int) -> Document:
             name = chosen[index]
@@ -525,18 +528,23 @@ def _name(document: Document, name: str, annotations: Mapping[str, str]) -> None
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
 
 
-def _device(number: int) -> Document:
-    """Return a device as upstream's driver has it."""
+def _device(number: int, *, waits: bool) -> Document:
+    """Return a device as upstream's driver has it; `waits`: a pod that gets it waits for a condition."""
     attributes = {
         "model": {"string": "A100"},
         "family": {"string": "GPU"},
         "driverVersion": {"version": "1.2.3"},
         "dra.example.com/numa": {"int": number},
     }
-    conditions = {
+    conditions: Document = {
         "bindsToNode": True,
         "bindingConditions": ["DeviceAttached"],
         "bindingFailureConditions": ["AttachmentFailed"],
     }
     name = f"instance-{number}"
-    return {"name": name, "attributes": attributes, "capacity": {"memory": {"value": "1Gi"}}, **conditions}
+    return {
+        "name": name,
+        "attributes": attributes,
+        "capacity": {"memory": {"value": "1Gi"}},
+        **(conditions if waits else {}),
+    }
