@@ -1,7 +1,6 @@
 """What commands ask an API server about objects, answered by a recording: kinds, objects at a version, histories."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -16,27 +15,18 @@ from services.api.selectors import Selector, parse_field_selector, parse_label_s
 from services.api.times import format_micro_time
 from services.cli.mesh_api import CHANGES_MAX, Refused, ServedKind
 from services.cli.output import fail
-from services.recordings.format import DELETED, Unreadable, Version
+from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 GONE, NOT_FOUND, BAD_REQUEST = 410, 404, 400
 
 
-def opened(path: Path) -> Recording:
-    """Return the recording; one that cannot be read ends the command in one line."""
-    try:
-        return Recording.open(path)
-    except Unreadable as error:
-        fail(str(error))
-
-
 class RecordedApi:
     """The objects of a recording, as `MeshApi` has those of a mesh."""
 
-    def __init__(self, path: Path) -> None:
-        self.recording = opened(path)
-        self._path = path
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
 
     def kinds(self) -> list[ServedKind]:
         """Return the kinds of which the recording has a version."""
@@ -48,7 +38,7 @@ class RecordedApi:
         known = (*self.kinds(), *map(_served, resources().values()))
         found = next((kind for kind in known if kind.is_called(name)), None)
         if found is None:
-            fail(f"{self._path}: there is no resource type {name!r} in the recording")
+            fail(f"{self.recording.path}: there is no resource type {name!r} in the recording")
         return found
 
     def objects(

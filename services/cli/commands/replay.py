@@ -172,11 +172,16 @@ async def _live(
     source: Source, format_name: str | None, speed: float, pods: str, lenient: bool, data: Path, output: str
 ) -> int:
     clock = RealClock()
-    rules = Rules("pending" if pods == "pending" else "as-they-are")
     async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder:
         began = clock.wall()
         found, stream = open_stream(source, Reading(began, lenient), format_name or "")
         say_guess(source, found, format_name)
+        is_simulators = found.name == "kss-record"
+        rules = Rules(
+            "pending" if pods == "pending" else "as-they-are",
+            keep_owners=not is_simulators,
+            keeps_existing=is_simulators,
+        )
         loaded = await Loader(client, rules).load(stream.objects)
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         try:
