@@ -61,7 +61,8 @@ class Executor:
         self._unawaited: dict[str, int] = {}
         """How many pods of each namespace were created without waiting for them; a namespace that exists has one."""
         self._nodes = 0
-        self._volumes = itertools.count()
+        self._volumes: dict[str, int] = {}
+        """How many volumes the pods of each namespace brought."""
 
     async def run(self, steps: list[Step]) -> None:
         """Perform them. Raises: Failed naming the operation, Unsupported."""
@@ -259,17 +260,20 @@ class Executor:
         assert op.persistent_volume_template_path is not None
         volume_of = self._fill(op.persistent_volume_template_path, count, {}, {})
         claim_of = self._fill(op.persistent_volume_claim_template_path, count, {}, {})
-        numbers = [next(self._volumes) for _ in range(count)]
+        begun = self._volumes.get(namespace, 0)
+        self._volumes[namespace] = begun + count
+        numbers = range(begun, begun + count)
         for index, number in enumerate(numbers):
             volume, claim = volume_of(index), claim_of(index)
-            volume_name, claim_name = f"vol-{number}", f"pvc-{number}"
+            handle, claim_name = f"vol-{number}", f"pvc-{number}"
+            volume_name = f"{namespace}-{handle}"  # unlike claims, volumes lie in no namespace
             _name(volume, volume_name, {"pv.kubernetes.io/bound-by-controller": "true"})
             _name(claim, claim_name, {"pv.kubernetes.io/bind-completed": "true"})
             spec = volume.setdefault("spec", {})
             if "csi" in spec:
-                spec["csi"]["volumeHandle"] = volume_name
+                spec["csi"]["volumeHandle"] = handle
             elif "awsElasticBlockStore" in spec:
-                spec["awsElasticBlockStore"]["volumeID"] = volume_name
+                spec["awsElasticBlockStore"]["volumeID"] = handle
             reference = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -289,10 +293,7 @@ class Executor:
         def with_volume(index: int) -> Document:
             made = pod(index)
             claim = {"claimName": f"pvc-{numbers[index]}"}
-            made["spec"]["volumes"] = [
-                *made["spec"].get("volumes", ()),
-                {"name": "vol", "persistentVolumeClaim": claim},
-            ]
+            made["spec"]["volumes"] = [{"name": "vol", "persistentVolumeClaim": claim}]
             return made
 
         return with_volume
