@@ -507,7 +507,11 @@ class Executor:
         self._collection = None
         found = await collection.end()
         workload, throughput = self._workload, collection.throughput
-        self.comparisons += compare(found, workload.threshold(self._topic), workload.selector)
+        threshold, metric = workload.threshold(self._topic), workload.selector.name
+        compared = compare(found, threshold, workload.selector)
+        if threshold and not compared:
+            self.remarks.append(f"{collection.name}: no {metric} to compare with the threshold {threshold:g}")
+        self.comparisons += compared
         self.items += found
         span_s = throughput.last_s - collection.began_s if throughput.scheduled else 0.0
         rate = throughput.scheduled / span_s if span_s > 0 else 0.0

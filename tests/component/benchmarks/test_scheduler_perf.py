@@ -112,6 +112,19 @@ def test_a_missed_threshold_is_a_failure_unless_thresholds_are_off(tmp_path):
     assert "missed" in strict.stdout
 
 
+def test_a_threshold_without_a_figure_is_named(tmp_path):
+    text = EXAMPLE.read_text().replace("templates/", f"{EXAMPLE.parent}/templates/")
+    (tmp_path / "perf.yaml").write_text(text.replace("- name: 5Nodes\n", "- name: 5Nodes\n    threshold: 300\n", 1))
+
+    answer = keplab_bench(
+        "--config", tmp_path / "perf.yaml", "--labels", "", "--workload", "Basic/5Nodes$", "--form", "algorithm"
+    )
+
+    name = "SchedulingBasic/5Nodes"
+    assert f"{name}: {name}/namespace-2: no SchedulingThroughput to compare with the threshold 300" in answer.stderr
+    assert answer.return_value == 0
+
+
 def test_what_is_wrong_is_refused_before_anything_runs(tmp_path):
     words = ("--form", "algorithm", "--labels", "")
     (tmp_path / "empty.yaml").write_text("[]")
