@@ -10,7 +10,7 @@ SEED ?= 0
 WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
+.PHONY: help install hooks demo test test-newest lint types bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,10 +31,15 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
 
-test: lint types ## every layer of tests
+test: lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/durability tests/interop -n 4 --dist loadfile
+	$(BIN)/python -m tests.pythons
+
+test-newest: $(READY) ## unit, component and architecture tests and all scenarios on the oldest and the newest other Python of this machine
+	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
+	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ import msgspec
 
 from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.requests import MUTATING
 from apiserver_fake.storage.journal import Recovered
 from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of
 from apiserver_fake.storage.store import Store
@@ -131,9 +132,6 @@ def _requests(body: bytes) -> dict[str, int]:
         return pod_requests(as_allocated(_WHOLE_POD.decode(body)))
     except (*UNREADABLE, ValueError):
         return {}  # what no reader can make out asks for nothing
-
-
-MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 
 
 class EventLines:

@@ -10,8 +10,9 @@ from services.experiments.decisions import DecisionsDigest
 from services.experiments.document import ArmRun, Run
 from services.experiments.fates import fate_of
 from services.runtime.config import MeshError
+from services.scenarios.processes.foreign_mesh import Access
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, simulate
+from services.scenarios.run import load_scenario, run_against, run_as_processes, simulate
 from services.scenarios.runner import Progress
 from services.scenarios.script.scenario import ScriptError
 
@@ -27,6 +28,8 @@ class ArmJob:
     assignments: tuple[str, ...]
     seed: int
     is_simulated: bool = True
+    access: Access | None = None
+    """To a mesh that runs already; it has one run at a time, in this process."""
 
 
 def run_arm(job: ArmJob) -> ArmRun:
@@ -37,15 +40,20 @@ def run_arm(job: ArmJob) -> ArmRun:
 def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     """Run it, and report how it goes."""
     decisions = DecisionsDigest()
-    run: Callable[..., RunResult] = simulate if job.is_simulated else partial(run_as_processes, arm=job.arm)
+    run: Callable[..., RunResult] = partial(simulate, on_line=decisions.take)
+    if job.access is not None:
+        run = partial(run_against, access=job.access)
+    elif not job.is_simulated:
+        run = partial(run_as_processes, arm=job.arm, on_line=decisions.take)
     try:
         scenario = load_scenario(job.scenario)
         overrides = Switches.parse(job.assignments).chosen
-        result = run(scenario, seed=job.seed, overrides=overrides, progress=progress, on_line=decisions.take)
+        result = run(scenario, seed=job.seed, overrides=overrides, progress=progress)
     except (ScriptError, SwitchError) as error:
         return ArmRun(job.arm, Run(job.seed, passed=False, error=str(error)), is_mistake=True)
     except MeshError as error:
-        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"the mesh could not start: {error}"))
+        what = "the mesh could not start" if job.access is None else "the running mesh"
+        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{what}: {error}"))
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 199
         return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{type(error).__name__}: {error}"))
     return arm_run(job.arm, result, decisions)

@@ -81,6 +81,7 @@ def plan_of(
     seed: int,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     engine: str = "sqlite",
     state: State | None = None,
 ) -> MeshPlan:
@@ -112,6 +113,7 @@ def plan_of(
         latencies=scenario.latencies,
         seed=seed,
         traced=traced,
+        origin=_origin(scenario, seed, arm),
         engine=engine,
         schedulers=scenario.schedulers,
         stages=scenario.stages,
@@ -176,6 +178,7 @@ def simulate(
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
@@ -193,7 +196,7 @@ def simulate(
     """
     if state is None and scenario.begin is not None:
         state = begun_state(scenario)
-    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, arm=arm, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
@@ -234,7 +237,7 @@ def run_as_processes(
     every line of these. Spans that leave for a collector name the scenario, the seed and the `arm` of a comparison.
     Raises: MeshError when a process cannot start."""
     _check_begin(scenario)
-    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
     started = time.perf_counter()
@@ -247,11 +250,7 @@ def run_as_processes(
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(
-            plan,
-            identities=_identities(scenario),
-            data_dir=data_dir,
-            on_line=take,
-            resource=_origin(scenario, seed, arm),
+            plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
         return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
 
@@ -290,6 +289,8 @@ def run_against(
         run = asyncio.run(run_it())
     except NotPossible as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
+    if access.switching is not None:
+        access.switching.check()
     result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
     result.not_judged = {check.id: NO_LOGS for check in checks()}
     seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
@@ -323,7 +324,7 @@ def _identities(scenario: Scenario) -> list[Identity]:
 
 
 def _origin(scenario: Scenario, seed: int, arm: str) -> dict[str, str]:
-    """Return which run it is as OpenTelemetry's resource attributes, so that a collector can keep runs apart."""
+    """Return which run it is as OpenTelemetry's resource attributes, so that traces of several can be kept apart."""
     found = {"keplab.scenario": scenario.name, "keplab.seed": str(seed)}
     return {**found, "keplab.arm": arm} if arm else found
 

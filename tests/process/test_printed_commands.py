@@ -28,7 +28,7 @@ HOW = {
     r"verbs( pod| expect| kill -o json| -o markdown)?|completion \w+|doctor.*": "alone",
     r"new (experiment|plugin|controller|kind) .*": "tests/unit/cli runs each, and the test that it makes",
     r"verbs --editor .*": "writes into the reader's editor; tests/unit/scenarios reads what it writes",
-    r"run .*--containers .*": "needs Docker; tests/compose",
+    r"(run|compare) .*--containers .*": "needs Docker; tests/compose",
     r"run runaway": "as `run experiments/runaway/runaway.txt`",
     r"runs.*": "after the simulated",
     r"run experiments/[\w/-]+\.txt": "scenario",
