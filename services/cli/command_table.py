@@ -67,6 +67,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("record", "Write what becomes of the mesh, or of a cluster, as it happens"),
         Row("scale", "Have so many nodes, pods or other objects of a template"),
         Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
+        Row("trace-check", "Look for mistakes in a snapshot, recording or trace"),
+        Row("anonymise", "Write a snapshot, recording or trace without its names"),
     ),
     "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
