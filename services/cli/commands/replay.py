@@ -185,7 +185,7 @@ def COMMAND(  # noqa: N802
             fail(f"--for {error}")
         source = source_of(file)
         if salt is not None:
-            source, format_name = anonymised_copy([source], salt, format_name or "", options_of(options)), "kwok"
+            source, format_name = anonymised_copy([source], salt, format_name or "", options_of(options)), None
         found = format_of(source, format_name or "")
         said = {
             "namespace-prefix": namespace_prefix,
