@@ -197,6 +197,17 @@ class EventLines:
             data=data,
         )
 
+    def raw_write(self, identity: Identity, request: Request, response: Response) -> None:
+        """Write that an object was written past admission: what invariants find of it afterwards is by hand."""
+        metadata = msgspec.json.decode(response.body)["metadata"]
+        self._events.write(
+            "raw.write",
+            obj=(request.resource, request.namespace, request.name, metadata.get("uid") or ""),
+            rv=response.rv,
+            identity=identity.user,
+            data={"verb": "put" if request.verb == "update" else "del"},
+        )
+
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
         """Write that a connection is asked for and what admission noted of it; before it is opened or refused."""
         data: Document = {"verb": request.verb, "path": _path(request)}

@@ -46,6 +46,7 @@ from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
@@ -703,6 +704,8 @@ class ApiServer:
         self.requests.ended(request, response.code, self._clock.now() - began, span.trace_id)
         if request.subresource and request.resource == PODS:
             self._count_pod_writes(identity, request, response)
+        if self._lines is not None and request.subresource == RAW and response.is_ok:
+            self._lines.raw_write(identity, request, response)
         if self._lines is not None and (request.verb in MUTATING or response.code >= 400):
             self._lines.response(identity, request, span, response)
         if span.trace_id:

@@ -1,6 +1,6 @@
 """What the scheduler records: Events for people, and lines of the event log for the auditor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.cache.node_info import PodInfo
@@ -20,6 +20,8 @@ class SchedulerRecorder:
 
     recorder: Recorder
     events: EventLog
+    _pools: dict[str, str] = field(default_factory=dict, init=False)
+    """By uid: where a pod of the queue is, as far as moves are recorded."""
 
     def event(
         self,
@@ -77,11 +79,15 @@ class SchedulerRecorder:
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
         self.events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
-    def move(self, queued: QueuedPod, pool: Pool) -> None:
-        """Write to the event log that the pod has entered a pool of the queue; empty: that it left the queue."""
+    def move(self, queued: QueuedPod, pool: Pool, by: str = "", hint: str = "") -> None:
+        """Write to the event log that the pod has entered a pool of the queue; empty: that it left the queue. `by`,
+        `hint`: as the queue's `on_move`."""
         info = queued.info
+        before = self._pools.pop(info.uid, "")
+        if pool is not Pool.NONE:
+            self._pools[info.uid] = pool
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
-        self.events.write("sched.moved", obj=obj, data={"pool": pool})
+        self.events.write("sched.moved", obj=obj, data={"from": before, "to": pool, "by": by, "hint": hint})
 
     def line(
         self,

@@ -13,11 +13,19 @@ class SchedulerSwitches:
     unbinds_max: int = switch("unbind.max_attempts")
     claim_release: str = switch("unbind.claim_release")
     record: str = switch("scheduler.record")
+    record_skip: str = switch("scheduler.record_skip")
+    records_all: bool = switch("scheduler.record_all")
     exclusion_scope: str = switch("exclusion.scope")
     pops_from_backoff: bool = switch("SchedulerPopFromBackoffQ")
     has_batching: bool = switch("OpportunisticBatching")
     batching_validity: str = switch("batching.validity")
     recorder: str = switch("scheduler.event_recorder")
+    queue_moves: str = switch("telemetry.queue_moves")
+
+    @property
+    def has_queue_moves(self) -> bool:
+        """Whether each move of a pod between pools of the queue is an event line."""
+        return self.queue_moves == "on"
 
     @property
     def has_event_series(self) -> bool:

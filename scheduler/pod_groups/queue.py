@@ -27,7 +27,7 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
 from scheduler.metrics import PENDING_PODS, QUEUES
 from scheduler.queue.hints import Strategy
-from scheduler.queue.scheduling_queue import PARKED, Pool, QueuedPod, SchedulingQueue
+from scheduler.queue.scheduling_queue import PARKED, POD_DELETED, Pool, QueuedPod, SchedulingQueue
 from services.api.kinds.pod import Pod, PodSpec
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key, ObjectMeta
@@ -102,9 +102,9 @@ class GroupedQueue(SchedulingQueue):
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
             self.on_gate(each, status, now)
 
-    def _moved(self, queued: QueuedPod, pool: Pool) -> None:
+    def _moved(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
-            super()._moved(each, pool)
+            super()._moved(each, pool, by)
 
     def get(self, key: Key) -> QueuedPod | None:
         """Return the queued (or in-flight) pod of that key; a member leads to its group."""
@@ -203,7 +203,7 @@ class GroupedQueue(SchedulingQueue):
             self._take_in(entity)
         else:
             _members_of(entity)[member.uid] = member
-            self._moved(member, entity.pool)
+            self._moved(member, entity.pool, entity.moved_by)
         member.pool = Pool.NONE
         return entity
 
@@ -230,7 +230,7 @@ class GroupedQueue(SchedulingQueue):
         for event, before in events:
             strategy = self._hints.worth(entity, event, before, info.pod)
             if entity.pool in PARKED and strategy is not Strategy.SKIP:
-                self._requeue(entity, strategy, event, now)
+                self._requeue(entity, strategy, event, now, self._hints.said_by)
 
     def delete(self, key: Key) -> QueuedPod | None:
         """Forget the pod and its nomination; a group without waiting members is not queued."""
@@ -244,7 +244,7 @@ class GroupedQueue(SchedulingQueue):
     def _part(self, member: QueuedPod) -> None:
         entity = self._entity(member)
         del self._members[member.key], self._member_keys[member.uid]
-        self._moved(member, Pool.NONE)
+        self._moved(member, Pool.NONE, POD_DELETED)
         member.pool = Pool.NONE
         if entity is not None:
             _members_of(entity).pop(member.uid)

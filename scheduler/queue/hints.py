@@ -31,6 +31,8 @@ class Hints:
         self._interest: dict[ClusterEvent, list[str]] = {}
         self.watch: Watch | None = None
         self._turns = Turns()
+        self.said_by = ""
+        """The plugin whose hint the last answer of `worth` follows, "" for none."""
 
     def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
         """Return what the plugin registered in the pod's profile."""
@@ -55,7 +57,7 @@ class Hints:
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """Return what the event makes of the pod."""
-        rejectors = queued.rejectors
+        rejectors, self.said_by = queued.rejectors, ""
         if not rejectors or event.is_wildcard:
             return Strategy.AFTER_BACKOFF
         found = Strategy.SKIP
@@ -67,6 +69,7 @@ class Hints:
                 if not event.matches(registration.event):
                     continue
                 if self._says_queue(registration, plugin, queued, event, old, new):
+                    self.said_by = plugin
                     if is_pending:
                         return Strategy.IMMEDIATELY
                     found = Strategy.AFTER_BACKOFF

@@ -46,6 +46,8 @@ UNSCHEDULABLE_STAY_S: Final = 300.0
 LEFTOVER_PERIOD_S: Final = 30.0
 STALE_MAX: Final = 64
 """Entries of pods that left, kept in a heap until it is mostly made of them."""
+POPPED, POD_BOUND, POD_DELETED = "Pop", "Bind", "PodDelete"
+"""What moves a pod that is no event: its turn, that it is bound, and that it is gone or waits no more."""
 IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
 PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 
@@ -55,7 +57,8 @@ class SchedulingQueue:
     """`pre_enqueue(pod, plugin to ask first)` gates; `registrations_by_profile` are hints by schedulerName and plugin.
 
     `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes;
-    `on_move(pod, pool)`, if anything is, when a pod enters a pool, and with Pool.NONE when it leaves the queue.
+    `on_move(pod, pool, by, hint)`, if anything is, when a pod enters a pool, and with Pool.NONE when it leaves the
+    queue: `by` is the event's label, or the plugins that reject or gate it; `hint` the plugin that said an event helps.
     """
 
     sort_key: Callable[[PodInfo, float], tuple[float, ...]]
@@ -66,7 +69,7 @@ class SchedulingQueue:
     pop_from_backoff: bool = True
     nominator: Nominator = field(default_factory=Nominator)
     on_gate: Callable[[QueuedPod, Status, float], None] = lambda queued, status, now: None
-    on_move: Callable[[QueuedPod, Pool], None] | None = None
+    on_move: Callable[[QueuedPod, Pool, str, str], None] | None = None
 
     def __post_init__(self) -> None:
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
@@ -84,6 +87,8 @@ class SchedulingQueue:
         self._rejected_by: dict[str, dict[Key, QueuedPod]] = {}
         self._in_flight = InFlight()
         self._next_leftover_flush: float | None = None
+        self._hint = ""
+        """Whose hint has the pod moved that is being moved now."""
         self._events_turns = Turns()
 
     # -- looking in ------------------------------------------------------------------------------------
@@ -187,7 +192,7 @@ class SchedulingQueue:
                 return
             strategy = self._hints.worth(queued, event, before, info.pod)
             if strategy is not Strategy.SKIP:
-                self._requeue(queued, strategy, event, now)
+                self._requeue(queued, strategy, event, now, self._hints.said_by)
 
     def delete(self, key: Key) -> QueuedPod | None:
         """Forget the pod and its nomination."""
@@ -195,7 +200,7 @@ class SchedulingQueue:
         if queued is not None:
             self._keys.pop(queued.uid, None)
             self._leave(queued)
-            self._moved(queued, Pool.NONE)
+            self._moved(queued, Pool.NONE, POD_DELETED)
             self.done(queued.uid)
             self.nominator.remove(queued.uid)
             if len(self._active) > 2 * self.pools[Pool.ACTIVE] + STALE_MAX:
@@ -208,9 +213,9 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Return the next pod to try, now in flight, or None when there is nothing to do."""
-        queued = self._take(self._active)
+        queued, by = self._take(self._active), POPPED
         if queued is None and self.pop_from_backoff:
-            queued = self._take(self._backoff)
+            queued, by = self._take(self._backoff), POP_FROM_BACKOFF.label
             if queued is not None:
                 self._count_incoming(Pool.ACTIVE, POP_FROM_BACKOFF)
         if queued is None:
@@ -221,7 +226,7 @@ class SchedulingQueue:
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         queued.backoff_expiration = None
         queued.not_before = 0.0
-        self._enter(queued, Pool.IN_FLIGHT)
+        self._enter(queued, Pool.IN_FLIGHT, by)
         self._in_flight.begin(queued.uid)
         return queued
 
@@ -234,7 +239,7 @@ class SchedulingQueue:
         self.done(queued.uid)
         if self._pods.get(queued.key) is queued:
             self._leave(queued)
-            self._moved(queued, Pool.NONE)
+            self._moved(queued, Pool.NONE, POD_BOUND)
             del self._pods[queued.key], self._keys[queued.uid]
 
     def add_unschedulable(
@@ -254,7 +259,8 @@ class SchedulingQueue:
         self.done(queued.uid)
         if self._pods.get(queued.key) is not queued:
             return  # deleted, or deleted and created again, meanwhile
-        self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
+        hint = self._hints.said_by if strategy is not Strategy.SKIP else ""
+        self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, now, hint)
 
     def move_all(
         self, event: ClusterEvent, old: Any, new: Any, now: float, *, only: Callable[[QueuedPod], bool] | None = None
@@ -274,7 +280,7 @@ class SchedulingQueue:
                 continue
             strategy = self._hints.worth(queued, event, old, new)
             if strategy is not Strategy.SKIP:
-                moved += self._requeue(queued, strategy, event, now)
+                moved += self._requeue(queued, strategy, event, now, self._hints.said_by)
         self._in_flight.note(event, old, new)
         if watch is not None:
             watch.event(event.label, watch.now() - began)
@@ -354,8 +360,10 @@ class SchedulingQueue:
 
     # -- moving --------------------------------------------------------------------------------------------------
 
-    def _requeue(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent, now: float) -> bool:
-        """Put the pod where the strategy says, unless it is gated; say whether it left the unschedulable ones."""
+    def _requeue(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent, now: float, hint: str = "") -> bool:
+        """Put the pod where the strategy says, unless it is gated; say whether it left the unschedulable ones. `hint`:
+        the plugin that said so."""
+        self._hint = hint
         self._leave(queued)
         if strategy is Strategy.SKIP:
             self._to_unschedulable(queued, Pool.UNSCHEDULABLE, event)
@@ -363,6 +371,7 @@ class SchedulingQueue:
             self._move_to_backoff(queued, event, now)
         else:
             self._move_to_active(queued, event, now)
+        self._hint = ""
         return queued.pool not in PARKED
 
     def _is_gated(self, queued: QueuedPod, event: ClusterEvent, now: float) -> bool:
@@ -387,7 +396,7 @@ class SchedulingQueue:
             return
         if queued.initial_attempt is None:
             queued.initial_attempt = now
-        self._enter(queued, Pool.ACTIVE)
+        self._enter(queued, Pool.ACTIVE, event.label)
         queued.moved_by = event.label
         key = self.sort_key(queued.info, queued.timestamp)
         heapq.heappush(self._active, (*key, queued.ticket, queued))
@@ -398,7 +407,7 @@ class SchedulingQueue:
             return
         expiration = self._backoff_of.expiration(queued)
         is_error = bool(queued.not_before) or not queued.rejectors
-        self._enter(queued, Pool.ERROR_BACKOFF if is_error else Pool.BACKOFF)
+        self._enter(queued, Pool.ERROR_BACKOFF if is_error else Pool.BACKOFF, event.label)
         queued.moved_by = event.label
         if is_error:
             heapq.heappush(self._error_backoff, (expiration, queued.ticket, queued))
@@ -408,23 +417,24 @@ class SchedulingQueue:
         self._count_incoming(Pool.BACKOFF, event)
 
     def _to_unschedulable(self, queued: QueuedPod, pool: Pool, event: ClusterEvent) -> None:
-        self._enter(queued, pool)
+        self._enter(queued, pool, event.label)
         queued.is_rescued = False
         self._unschedulable[queued.key] = queued
         for plugin in sorted(queued.rejectors):
             self._rejected_by.setdefault(plugin, {})[queued.key] = queued
         self._count_incoming(Pool.UNSCHEDULABLE, event)
 
-    def _enter(self, queued: QueuedPod, pool: Pool) -> None:
+    def _enter(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         self._tickets += 1
         queued.ticket = self._tickets
         queued.pool = pool
         self.pools[pool] += 1
-        self._moved(queued, pool)
+        self._moved(queued, pool, by)
 
-    def _moved(self, queued: QueuedPod, pool: Pool) -> None:
+    def _moved(self, queued: QueuedPod, pool: Pool, by: str) -> None:
         if self.on_move is not None:
-            self.on_move(queued, pool)
+            rejectors = [queued.gating_plugin] if pool is Pool.GATED else sorted(queued.rejectors)
+            self.on_move(queued, pool, "+".join(rejectors) or by if pool in PARKED else by, self._hint)
 
     def _leave(self, queued: QueuedPod) -> None:
         if queued.pool in PARKED:

@@ -63,9 +63,11 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     ),
     "Exchange with other tools": (
         Row("import", "Load files of other tools, or a cluster, into the mesh", f"{PACKAGE}.import_objects"),
+        Row("sync", "Follow a real cluster: what changes there changes in the mesh"),
         Row("export", "Write the objects of the mesh, or of a cluster, for other tools"),
         Row("record", "Write what becomes of the mesh, or of a cluster, as it happens"),
-        Row("scale", "Have so many nodes, pods or other objects of a template"),
+        Row("scale", "Have so many objects of a template in the mesh"),
+        Row("raw", "Read and write objects in the store, past admission"),
         Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
         Row("trace-check", "Look for mistakes in a snapshot, recording or trace"),
         Row("anonymise", "Write a snapshot, recording or trace without its names"),

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import click
 
+from services.api.identity import ADMIN, Identity
 from services.api.wire import Api
 from services.cli.mesh_state import transport_of
 from services.cli.output import EXIT_FAILED, fail
@@ -152,12 +153,12 @@ def anonymised_copy(sources: Sequence[Source], salt: Path, format_name: str, opt
 
 
 @asynccontextmanager
-async def mesh_client(data: Path) -> AsyncIterator[Client]:
-    """Reach the mesh on a directory as its administrator; one that is not there ends the command."""
+async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Client]:
+    """Reach the mesh on a directory as its administrator or its scheduler; one that is not there ends the command."""
     running = read_state(data)
     if running is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
-    transport = transport_of(data, running)
+    transport = transport_of(data, running, identity)
     try:
         yield Client(transport.api(), RealClock(), seeded_random(None), field_manager="keplab-import")
     finally:

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -74,6 +74,39 @@ def read_kubeconfig(path: Path) -> tuple[str, str, ssl.SSLContext]:
         raise ValueError(f"cannot read the kubeconfig {path}: {error}") from None
 
 
+CHANGES_MAX = 500
+"""How many changes of an object a history has at most, unless more are asked for."""
+
+
+class Objects(Protocol):
+    """What commands ask about objects, of a mesh or of a recording."""
+
+    def kinds(self) -> list[ServedKind]:
+        """Return the kinds that there are."""
+
+    def kind_named(self, name: str) -> ServedKind:
+        """Return the kind that a user means; one that there is none of ends the command."""
+
+    def objects(
+        self,
+        kind: ServedKind,
+        namespace: str,
+        name: str,
+        *,
+        is_table: bool = False,
+        at: str = "",
+        labels: str = "",
+        fields: str = "",
+    ) -> Any:
+        """Return an object, a list or a table. Raises: Refused."""
+
+    def items(self, kind: ServedKind, at: str) -> Iterator[dict[str, Any]]:
+        """Yield all objects of a kind as they were at a version. Raises: Refused."""
+
+    def history(self, kind: ServedKind, namespace: str, name: str, limit: int | None) -> Any:
+        """Return the changes of an object. Raises: Refused."""
+
+
 class MeshApi:
     """REST requests with the administrator's kubeconfig of a mesh."""
 
@@ -100,6 +133,26 @@ class MeshApi:
             raise Refused(_message(error), error.code) from None
         except OSError as error:
             fail(f"the API server at {self._url} does not answer: {error}", EXIT_FAILED)
+
+    def objects(
+        self,
+        kind: ServedKind,
+        namespace: str,
+        name: str,
+        *,
+        is_table: bool = False,
+        at: str = "",
+        labels: str = "",
+        fields: str = "",
+    ) -> Any:
+        """Return an object, a list or a table, as they are or were. Raises: Refused."""
+        place = kind.place(namespace, *((name,) if name else ()))
+        query = {"at": at, "labelSelector": labels, "fieldSelector": fields}
+        return self.get(place, TABLE if is_table else "application/json", query=query)
+
+    def history(self, kind: ServedKind, namespace: str, name: str, limit: int | None) -> Any:
+        """Return the changes of an object, as far as the window goes. Raises: Refused."""
+        return self.get(kind.place(namespace, name, "history"), query={"limit": limit})
 
     def kinds(self) -> list[ServedKind]:
         """Return the kinds that are served, each once: in the version that its group prefers."""

@@ -12,18 +12,21 @@ from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
 from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
-from services.api.identity import ADMIN
+from services.api.identity import ADMIN, Identity
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi
 from services.cli.snapshots import is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
+from services.recordings.reader import Recording
+from services.recordings.writer import is_recording
 from services.runtime import certificates, credentials
 from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, read_state
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.past import State, StateError, StoredObject, newest_moment
 from services.scenarios.past import read_state as read_file
+from services.scenarios.recorded import state_at as recorded_state
 
 STORE = "apiserver"
 T = TypeVar("T")
@@ -31,6 +34,9 @@ T = TypeVar("T")
 
 def state_of(source: Path, at: int) -> State:
     """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
+    if is_recording(source):
+        with Recording.open(source) as recording:
+            return recorded_state(recording, at)
     if source.is_file() and is_snapshot(source):
         with unpacked(source) as folder:
             return _stored(folder, at)
@@ -57,13 +63,14 @@ async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], a
         await transport.close()
 
 
-def transport_of(source: Path, running: Mapping[str, Any]) -> RpcTransport:
-    """Return the way to the API server of a mesh that runs, as its administrator. Raises: StateError."""
+def transport_of(source: Path, running: Mapping[str, Any], identity: Identity = ADMIN) -> RpcTransport:
+    """Return the way to the API server of a mesh that runs, as its administrator or scheduler. Raises: StateError."""
+    process = "admin" if identity == ADMIN else "scheduler"
     try:
-        tokens, tls = credentials.admin_tokens(source), None
+        tokens, tls = credentials.tokens_of(source, process), None
         if running["security"] == "strict":
             authority = certificates.authority(source / credentials.FOLDER)
-            pair = credentials.client_pair(authority, "admin", ADMIN)
+            pair = credentials.client_pair(authority, process, identity)
             tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
     except (OSError, *UNREADABLE, ValueError) as error:
         raise StateError(f"{source / credentials.FOLDER}: {error}") from None

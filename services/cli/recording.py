@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from services.cli.output import F
+from services.cli.output import F, refusing
+from services.recordings.writer import NotRecordable
 from services.runs.folder import RunsFolder
 from services.runs.origin import origin_of
 from services.runs.record import Origin, RunRecord, record_of
 from services.runs.recorder import Recorder, keep_document
 from services.scenarios.decisions.scores import SimulatedMesh
+from services.scenarios.recording import RunRecorder, run_recorder
 from services.scenarios.result import RunResult
 from services.scenarios.script.scenario import Scenario
 from services.telemetry.eventlog import Line
@@ -110,6 +112,18 @@ def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[
         yield made
     finally:
         made.discard()
+
+
+@contextmanager
+def recorder_in(path: Path | None, scenario: Scenario, seed: int, command: str) -> Iterator[RunRecorder | None]:
+    """Record all of a run in that file, if there is to be one; where the disk ends it early, a line says so."""
+    if path is None:
+        yield None
+        return
+    with refusing(NotRecordable), run_recorder(path, scenario, seed=seed, command=command) as recorder:
+        yield recorder
+    if recorder.failure:
+        click.secho(f"keplab: {recorder.failure}", err=True, fg="yellow")
 
 
 def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:

@@ -73,7 +73,9 @@ def _headline(side: Side) -> str:
         parts.append(f"revision {origin['revision'][:8]}{'*' if origin['dirty'] else ''}")
     elif origin.get("version"):
         parts.append(f"keplab {origin['version']}")
-    parts += [f"{len(side.decisions):,} decisions", "passed" if origin["passed"] else "failed"]
+    parts.append(f"{len(side.decisions):,} decisions")
+    if origin["passed"] is not None:  # a mesh passes nothing
+        parts.append("passed" if origin["passed"] else "failed")
     return f"{side.label}: {', '.join(parts)}"
 
 

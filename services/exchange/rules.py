@@ -55,10 +55,12 @@ _LAST: Final = (PODS, VOLUMES)
 
 @dataclass(frozen=True)
 class Rules:
-    """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids."""
+    """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
+    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays."""
 
     pods: Pods = "as-they-are"
     keep_owners: bool = True
+    keeps_existing: bool = False
 
 
 def rank(resource: str) -> int:

@@ -18,7 +18,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from services.api.meta import Document
 from services.exchange.stream import Refused
@@ -266,7 +266,7 @@ def _matches(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     elif (isinstance(step, int) and isinstance(value, list) and step < len(value)) or (
         isinstance(value, dict) and step in value
     ):
-        yield from (((step, *below), found) for below, found in _matches(value[step], tuple(rest)))
+        yield from (((step, *below), found) for below, found in _matches(cast("Any", value)[step], tuple(rest)))
 
 
 _Bound = dict[str, list[Path]]
@@ -373,4 +373,4 @@ def _set(value: Any, path: Path, new: Any) -> None:
         return
     if isinstance(value, dict) and not isinstance(value.get(str(step)), dict | list):
         value[str(step)] = {}
-    _set(value[step], tuple(rest), new)  # type: ignore[index]  # as above
+    _set(value[step], tuple(rest), new)

@@ -1,20 +1,24 @@
 """Run one arm with one seed, in this interpreter or in a worker, and keep what a comparison needs of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from services.api.switches import SwitchError, Switches
 from services.experiments.bands import rows_of
 from services.experiments.decisions import DecisionsDigest
 from services.experiments.document import ArmRun, Run
 from services.experiments.fates import fate_of
+from services.recordings.writer import NotRecordable
 from services.runtime.config import MeshError
 from services.scenarios.processes.foreign_mesh import Access
+from services.scenarios.recording import RunRecorder, run_recorder
 from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_against, run_as_processes, simulate
 from services.scenarios.runner import Progress
-from services.scenarios.script.scenario import ScriptError
+from services.scenarios.script.scenario import Scenario, ScriptError
 
 PROBLEMS_MAX = 3
 
@@ -30,6 +34,8 @@ class ArmJob:
     is_simulated: bool = True
     access: Access | None = None
     """To a mesh that runs already; it has one run at a time, in this process."""
+    recording: str = ""
+    """Where all of the run is recorded, "" for nowhere; nothing of a mesh that runs already."""
 
 
 def run_arm(job: ArmJob) -> ArmRun:
@@ -40,16 +46,23 @@ def run_arm(job: ArmJob) -> ArmRun:
 def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     """Run it, and report how it goes."""
     decisions = DecisionsDigest()
-    run: Callable[..., RunResult] = partial(simulate, on_line=decisions.take)
-    if job.access is not None:
-        run = partial(run_against, access=job.access)
-    elif not job.is_simulated:
-        run = partial(run_as_processes, arm=job.arm, on_line=decisions.take)
+    run: Callable[..., RunResult] = simulate if job.is_simulated else partial(run_as_processes, arm=job.arm)
     try:
         scenario = load_scenario(job.scenario)
         overrides = Switches.parse(job.assignments).chosen
-        result = run(scenario, seed=job.seed, overrides=overrides, progress=progress)
-    except (ScriptError, SwitchError) as error:
+        with _recorder(job, scenario) as recorder:
+            if job.access is not None:
+                result = run_against(scenario, job.access, seed=job.seed, overrides=overrides, progress=progress)
+            else:
+                result = run(
+                    scenario,
+                    seed=job.seed,
+                    overrides=overrides,
+                    progress=progress,
+                    on_line=decisions.take,
+                    recorder=recorder,
+                )
+    except (ScriptError, SwitchError, NotRecordable) as error:
         return ArmRun(job.arm, Run(job.seed, passed=False, error=str(error)), is_mistake=True)
     except MeshError as error:
         what = "the mesh could not start" if job.access is None else "the running mesh"
@@ -57,6 +70,16 @@ def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 199
         return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{type(error).__name__}: {error}"))
     return arm_run(job.arm, result, decisions)
+
+
+@contextmanager
+def _recorder(job: ArmJob, scenario: Scenario) -> Iterator[RunRecorder | None]:
+    """Record the run, if that is wanted. Raises: NotRecordable."""
+    if not job.recording:
+        yield None
+        return
+    with run_recorder(Path(job.recording), scenario, seed=job.seed, arm=job.arm) as recorder:
+        yield recorder
 
 
 def arm_run(arm: str, result: RunResult, decisions: DecisionsDigest) -> ArmRun:

@@ -149,7 +149,12 @@ def admin_headers(data: Path) -> dict[str, str]:
 
 def admin_tokens(data: Path) -> dict[str, str]:
     """Return the administrator's token by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
-    return msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
+    return tokens_of(data, "admin")
+
+
+def tokens_of(data: Path, process: str) -> dict[str, str]:
+    """Return the tokens of a process by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
+    return msgspec.json.decode((data / FOLDER / f"{process}.json").read_bytes(), type=dict[str, str])
 
 
 def put(made: Credentials, process: str, user: str) -> Path:

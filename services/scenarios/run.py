@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -30,11 +30,13 @@ from services.scenarios.observer import RESOURCES, Observer
 from services.scenarios.past import State
 from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
+from services.scenarios.recording import RunRecorder
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
+from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation import simloop
@@ -44,6 +46,8 @@ from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
+from services.telemetry.spans import FinishedSpan
+from services.telemetry.traces import read_spans
 
 NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
@@ -56,7 +60,14 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    scenario = read_scenario(text, str(path))
+    operations: tuple[Operation, ...] = ()
+    if is_operations(text):
+        try:
+            name, found = read_operations(text)
+        except ValueError as error:
+            raise ScriptError(f"{path}: {error}") from None
+        operations, text = tuple(found), as_scenario(name, found)
+    scenario = replace(read_scenario(text, str(path)), operations=operations)
     measures_of(scenario)
     return scenario
 
@@ -187,10 +198,11 @@ def simulate(
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
     state: State | None = None,
+    recorder: RunRecorder | None = None,
 ) -> RunResult:
     """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
-    `traffic` may hold messages back, `on_line` sees every line of the event log.
+    `traffic` may hold messages back, `on_line` sees every line of the event log, `recorder` records the run.
     `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
@@ -201,15 +213,28 @@ def simulate(
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
 
+    def on_move(line: Line) -> None:
+        measured.queue.take(line)
+        if recorder is not None:
+            recorder.take(line)
+
     async def run_it() -> tuple[SimMesh, ScenarioRun]:
-        mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=measured.queue.take)
-        for take in filter(None, (auditor.take, measured.take, on_line)):
+        mesh = SimMesh(plan, recorder=auditor, traffic=traffic, on_move=on_move)
+        for take in filter(None, (auditor.take, measured.take, on_line, recorder.take if recorder else None)):
             mesh.on_line(take)
+        if recorder is not None:
+            recorder.look_into(mesh)
         if beforehand is not None:
             beforehand(mesh)
         disturbance = partial(disturb, auditor) if disturb is not None else None
         run = await run_scenario(
-            scenario, mesh, progress=progress, disturb=disturbance, patience=patience, recorded=measured.recorded
+            scenario,
+            mesh,
+            progress=progress,
+            disturb=disturbance,
+            patience=patience,
+            recorded=measured.recorded,
+            recorder=recorder,
         )
         if afterwards is not None:
             afterwards(mesh)
@@ -218,6 +243,8 @@ def simulate(
     mesh, run = simloop.run(run_it(), seed=seed)
     result = _result(scenario, plan, run, auditor, measured, mode="simulated", wall_s=time.perf_counter() - started)
     result.digest, result.spans, result.failures = mesh.events.digest, mesh.spans.spans, mesh.failures
+    if recorder is not None:
+        recorder.end(result, result.spans)
     return result
 
 
@@ -232,9 +259,11 @@ def run_as_processes(
     data_dir: Path | None = None,
     on_line: Callable[[Line], None] | None = None,
     arm: str = "",
+    recorder: RunRecorder | None = None,
 ) -> RunResult:
     """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
-    every line of these. Spans that leave for a collector name the scenario, the seed and the `arm` of a comparison.
+    every line of these; `recorder` records the run. Spans that leave for a collector name the scenario, the seed and
+    the `arm` of a comparison.
     Raises: MeshError when a process cannot start."""
     _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
@@ -247,20 +276,35 @@ def run_as_processes(
         measured.take(line)
         if on_line is not None:
             on_line(line)
+        if recorder is not None:
+            recorder.take(line)
 
-    async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
+    async def run_it(data_dir: Path | None) -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(
             plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
-        return mesh, await run_scenario(scenario, mesh, progress=progress, recorded=measured.recorded)
+        return mesh, await run_scenario(
+            scenario, mesh, progress=progress, recorded=measured.recorded, recorder=recorder
+        )
 
-    mesh, run = asyncio.run(run_it())
+    is_ours = data_dir is None and recorder is not None
+    with TemporaryDirectory(prefix="keplab-") if is_ours else nullcontext(data_dir) as folder:
+        mesh, run = asyncio.run(run_it(Path(folder) if folder is not None else None))
+        spans = _spans(mesh.data_dir) if recorder is not None else []
     result = _result(scenario, plan, run, auditor, measured, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
     if mesh.incomplete:
         result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
         result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
+    if recorder is not None:
+        recorder.end(result, spans)
     return result
+
+
+def _spans(data_dir: Path) -> list[FinishedSpan]:
+    """Return what the processes of a mesh traced, in the order in which it ended."""
+    found = [span for path in sorted((data_dir / "spans").glob("*.jsonl")) for span in read_spans(path)]
+    return sorted(found, key=lambda span: span.end_ns)
 
 
 @_with_files

@@ -19,6 +19,7 @@ from services.scenarios.measures.placement import Placement
 from services.scenarios.measures.recorded import Recorded
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
+from services.scenarios.recording import RunRecorder
 from services.scenarios.result import Judgement
 from services.scenarios.script.context import ScenarioContext, substitute
 from services.scenarios.script.expectation import Expectation, Judging
@@ -95,18 +96,22 @@ async def run_scenario(
     patience: float = 1.0,
     chance: random.Random | None = None,
     recorded: Recorded | None = None,
+    recorder: RunRecorder | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read. `chance`: for a mesh that had other scenarios before, whose request ids this one must not repeat.
+    measures read, `recorder` what the observer is sent. `chance`: for a mesh that had other scenarios before, whose
+    request ids this one must not repeat.
     Raises: what `progress` raises, which ends the run; a note says when."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = chance or random.Random("teller")
-    observer = Observer(api, mesh.clock, chance, recorded)
+    observer = Observer(recorder.observed(api) if recorder is not None else api, mesh.clock, chance, recorded)
+    if recorder is not None:
+        recorder.begin(mesh.clock, observer.started_s)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")

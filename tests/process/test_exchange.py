@@ -36,7 +36,7 @@ def keplab(*arguments, code=0, stdin=None):
 def data(tmp_path_factory):
     """A mesh of two nodes; it is taken down at the end."""
     folder = tmp_path_factory.mktemp("mesh") / "m"
-    keplab("up", "--data", folder, "--nodes", "2", "--detach")
+    keplab("up", "--data", folder, "--nodes", "2", "--set", "store.raw=true", "--detach")
     yield folder
     keplab("down", "--data", folder)
 
@@ -109,6 +109,38 @@ def delete(data, path):
         answer.read()
 
 
+def test_a_pod_is_bound_as_it_was_bound(data, tmp_path):
+    file = tmp_path / "bound.yaml"
+    parts = (
+        (
+            "create",
+            "template: {apiVersion: v1, kind: Pod, metadata: {name: fixed, namespace: default}, spec: {schedulerName: none, containers: [{name: a, image: x}]}}",
+        ),
+        ("patch", "template: {spec: {nodeName: node-1}}"),
+    )
+    file.write_text(
+        "---\n".join(
+            "apiVersion: action.kwok.x-k8s.io/v1alpha1\nkind: ResourcePatch\nresource: {version: v1, resource: pods}\n"
+            f"target: {{name: fixed, namespace: default}}\ndurationNanosecond: {n}\nmethod: {method}\n{template}\n"
+            for n, (method, template) in enumerate(parts)
+        )
+    )
+
+    keplab("replay", file, "--data", data, "--pods", "as-they-are")
+
+    pod = json.loads(keplab("get", "pod/fixed", "--data", data, "-o", "json").stdout)
+    assert pod["spec"]["nodeName"] == "node-1"
+    keplab(
+        "replay",
+        "-",
+        "--data",
+        data,
+        "--speed",
+        "max",
+        stdin=file.read_text().partition("---")[0].replace("create", "delete").partition("template")[0],
+    )
+
+
 def test_an_export_is_imported_and_counted(data, tmp_path):
     at, path = ("--data", data), tmp_path / "all.yaml"
     keplab("import", "-", *at, stdin=POD)
@@ -151,6 +183,56 @@ def test_a_snapshot_is_saved_restored_and_simulated_from(data, tmp_path):
         keplab("down", "--data", other)
     keplab("snapshot", "export", file, "-o", tmp_path / "x.yaml", *at)
     assert "kept" in [each["metadata"]["name"] for each in read(tmp_path / "x.yaml")[0]]
+
+
+def ready(data):
+    found = json.loads(keplab("get", "nodes", "--data", data, "-o", "json").stdout)["items"]
+    return [
+        each["metadata"]["name"]
+        for each in found
+        if {"type": "Ready", "status": "True"}.items()
+        <= max(each["status"]["conditions"], key=lambda c: c["type"] == "Ready").items()
+    ]
+
+
+def test_18_nodes_are_scaled_up_down_and_up_again_and_each_has_a_kubelet(data):
+    at = ("--data", data)
+    keplab("scale", "node", "--replicas", "100", *at)
+    scaled = [name for name in ready(data) if name.startswith("node-00")]
+    assert scaled == [f"node-{number:06d}" for number in range(100)]
+    keplab("scale", "node", "--replicas", "40", *at)
+    keplab("scale", "node", "--replicas", "60", "--param", ".allocatable.cpu=64", *at)
+    assert len([name for name in ready(data) if name.startswith("node-00")]) == 60
+    one = json.loads(keplab("get", "node/node-000050", *at, "-o", "json").stdout)
+    assert (one["status"]["allocatable"]["cpu"], one["metadata"]["labels"]["kwok.x-k8s.io/kwokctl-scale"]) == (
+        "64",
+        "node",
+    )
+    said = keplab("scale", "node", "--replicas", "2", "--serial-length", "0", *at, code=2).stderr
+    assert said == "keplab: --serial-length 0 with --replicas 2: want a serial number for more than one object\n"
+    lonely = keplab("scale", "node", "edge", "--replicas", "1", *at, code=1).stderr
+    assert "NodeNotHosted: 1 have no kubelet, edge-000000 first" in lonely
+    keplab("scale", "node", "edge", "--replicas", "0", *at)
+    keplab("scale", "node", "--replicas", "0", *at)
+
+
+def test_19_what_is_written_raw_stands_as_it_was_given_and_in_the_event_log(data, tmp_path):
+    at, file = ("--data", data), tmp_path / "old.yaml"
+    file.write_text(MAP % ("old", "1") + "")
+    file.write_text(
+        "apiVersion: v1\nkind: ConfigMap\n"
+        "metadata: {name: old, namespace: default, creationTimestamp: '2001-02-03T04:05:06Z'}\ndata: {a: '1'}\n"
+    )
+    keplab("raw", "put", file, *at)
+    found = json.loads(keplab("raw", "get", "cm", "old", *at).stdout)
+    assert found["metadata"]["creationTimestamp"] == "2001-02-03T04:05:06Z"
+    keplab("raw", "del", "cm", "old", *at)
+    assert "not found" in keplab("raw", "get", "cm", "old", *at, code=1).stderr
+    lines = [
+        json.loads(line) for path in (data / "events").glob("apiserver-*") for line in path.read_text().splitlines()
+    ]
+    written = [line for line in lines if line["ev"] == "raw.write"]
+    assert [(line["data"]["verb"], line["obj"]["name"]) for line in written] == [("put", "old"), ("del", "old")]
 
 
 def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, tmp_path):

@@ -23,6 +23,8 @@ MINUTES = "takes minutes or an hour; tests of its own run it with small amounts"
 NAMED = "a sentence names it"
 READERS = "names what the reader has: a file, a KIND, an etcd, a folder of a real node"
 HOW = {
+    r"(?!ui|record|replay|import|export).*\S+\.keprec.*": "tests/component/scenarios/test_recorded_commands.py runs each with a recording",
+    r"events --event sched.moved --for pod/web-0": "as `events --for`; tests/component/scheduler/test_queue_moves.py",
     r"component .*": "becomes another program, which would be this one's end; tests/compose",
     r"--help|(\S+ )*--help|switches.*|measures( -o json| utilization)?|scenarios.*|bench scheduler --list": "alone",
     r"verbs( pod| expect| kill -o json| -o markdown)?|completion \w+|doctor.*": "alone",
@@ -57,7 +59,10 @@ HOW = {
     r"run experiments/races/freed-capacity.txt --schedule race.json": "tests/unit/explore/test_replay.py replays a schedule",
     r"device-plugin.*": "ends with Ctrl-C; tests/process/test_devices_as_processes.py",
     r"dra-driver.*": "ends with Ctrl-C; tests/process/test_dra_driver_by_hand.py",
-    r"run -o json": NAMED,
+    r"(run|trace) -o json": NAMED,
+    r"(import|export|record|replay|scale|raw|snapshot).*": "tests/process/test_exchange.py runs each, with files of its own",
+    r"sync.*": "follows a cluster until Ctrl-C; tests/component/exchange/test_sync.py",
+    r"run (FILE|two-steps)\.yaml": "tests/scenarios/test_kep_140.py runs such files",
     r"diff RV1 RV2": READERS,
     r"down --purge": "as `down --data /tmp/mesh --purge`, which is run",
     r"store --accept-loss": "there is no loss; tests/durability has one",

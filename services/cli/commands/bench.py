@@ -37,6 +37,7 @@ Examples:
   keplab bench overload --seconds 30
   keplab bench security
   keplab bench store --seconds 5
+  keplab bench recording --versions 20000
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench soak --hours 1
   keplab bench scheduler --list
@@ -379,6 +380,34 @@ def soak(
     if found.is_interrupted:
         raise KeyboardInterrupt
     return EXIT_FAILED if any(row.result in RISING for row in rows) else EXIT_OK
+
+
+@COMMAND.command("recording", epilog=EPILOG)
+@click.option("--versions", default=100_000, show_default=True, type=click.IntRange(1_000, 2_000_000), help="recorded")
+@click.option("--nodes", default=1_000, show_default=True, type=click.IntRange(1, 15_000), help="nodes")
+@click.option("--pods", default=20_000, show_default=True, type=click.IntRange(1, 100_000), help="pods at any time")
+@click.option("--seeks", default=200, show_default=True, type=click.IntRange(10, 10_000), help="drawn versions shown")
+@output_option
+def recording(versions: int, nodes: int, pods: int, seeks: int, output: str) -> int:
+    """Write a recording, show drawn versions of it, and record a run."""
+    from benchmarks.recording import bench_recording
+
+    result = bench_recording(versions=versions, nodes=nodes, live=pods, seeks=seeks, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    p50_ms, p95_ms, max_ms = result.seek_p50_ms, result.seek_p95_ms, result.seek_max_ms
+    rows = (
+        ("write", f"{result.write_us_per_version:,.1f} µs a version, with its five lines"),
+        ("end", f"{result.close_s:,.2f} s until it is one file"),
+        ("size", f"{result.size_mib:,.1f} MiB, {result.bytes_per_version:,.0f} bytes a version"),
+        ("open", f"{result.open_s:,.2f} s, and {result.first_seek_ms:,.0f} ms for the first version"),
+        ("seek", f"p50 {p50_ms:,.1f} ms, p95 {p95_ms:,.1f} ms, at most {max_ms:,.1f} ms"),
+        ("state", f"p50 {result.state_p50_ms:,.1f} ms, p95 {result.state_p95_ms:,.1f} ms"),
+        ("run", f"{result.run_overhead_percent:+,.1f} % of CPU for a run of {result.run_versions:,} versions"),
+    )
+    print_table(("WHAT", "TAKES"), rows, texts=2)
+    return EXIT_OK
 
 
 @COMMAND.command("cel", epilog=EPILOG)

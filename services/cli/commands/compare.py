@@ -30,6 +30,7 @@ from services.experiments.page import page
 from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
+from services.recordings.format import SUFFIX
 from services.scenarios.processes.foreign_mesh import Access, refusal
 from services.scenarios.revision import revision
 from services.scenarios.run import load_scenario, measures_of, plan_of
@@ -70,6 +71,12 @@ Examples:
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
 )
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="record all of each run there, as ARM-SEED.keprec",
+)
 @runs_option
 @sweep_options
 @click.option(
@@ -91,6 +98,7 @@ def COMMAND(  # noqa: N802
     assignments: tuple[str, ...],
     report: Path | None,
     picture: Path | None,
+    recording: Path | None,
     runs: str,
     record: Path | None,
     workers: int,
@@ -99,13 +107,18 @@ def COMMAND(  # noqa: N802
     """Run a scenario in several arms and show what differs.
 
     FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
-    what is there; with --record the same command goes on from there. The page and the JSON document hold all of it. The
+    what is there; with --record the same command goes on from there. With --recording all of each run is in a file that
+    `keplab diff`, `get --at` and others read. The page and the JSON document hold all of it. The
     exit code is 1 when a run broke an invariant or did not come to its end. Against a mesh that runs already its
     components are restarted with each arm's switches, where these differ, and have their own at the end."""
     started, began_s = datetime.now(UTC), time.monotonic()
     load_1min = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     if (server or containers) and (processes or workers > 1):
         fail("--server and --containers are for a mesh that runs already, and one run after the other")
+    if (server or containers) and recording is not None:
+        fail(
+            "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
+        )
     with refusing(ScriptError, SwitchError):
         shared = Switches.parse(assignments)
         scenario, parsed = load_scenario(file), parse_arms(arms)
@@ -127,7 +140,13 @@ def COMMAND(  # noqa: N802
     # A seed's runs follow each other, so that what is there after an interrupt can be compared.
     jobs = [
         ArmJob(
-            str(file), arm.name, Switches({**shared.chosen, **arm.switches}).assignments, number, not processes, access
+            str(file),
+            arm.name,
+            Switches({**shared.chosen, **arm.switches}).assignments,
+            number,
+            not processes,
+            access,
+            str(recording / f"{arm.name}-{number}{SUFFIX}") if recording is not None else "",
         )
         for number in range(seed, seed + seeds)
         for arm in parsed
@@ -178,6 +197,7 @@ def COMMAND(  # noqa: N802
         is_interrupted=is_interrupted,
         report=str(path),
     )
+    _remark_recordings(jobs, found)
     unwritten = _write(made, path, pictures)
     run = keep_comparison(runs, made, shared.assignments)
     _print(made, output, run)
@@ -188,6 +208,15 @@ def COMMAND(  # noqa: N802
         click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
         raise KeyboardInterrupt
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
+
+
+def _remark_recordings(jobs: Sequence[ArmJob], found: Sequence[ArmRun]) -> None:
+    """Say in a line each which runs are not recorded, or not to their end."""
+    made = {(run.arm, run.run.seed) for run in found}
+    for job in jobs:
+        if job.recording and (job.arm, job.seed) in made and not Path(job.recording).is_file():
+            what = "ends early: no space" if Path(job.recording).exists() else "is not there"
+            click.secho(f"keplab: the recording {job.recording} {what}", err=True, fg="yellow")
 
 
 @contextmanager

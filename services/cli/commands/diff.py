@@ -10,9 +10,11 @@ import msgspec
 from apiserver_fake.registry.differences import Difference, differences
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console, progress_bar
-from services.cli.mesh_api import MeshApi, Refused, ServedKind
-from services.cli.output import EXIT_OK, arms_set_option, data_option, fail, output_option, print_json, refusing
+from services.cli.mesh_api import Objects, Refused, ServedKind
+from services.cli.output import EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
 from services.cli.recording import runs_folder_option
+from services.cli.sources import objects_of, opened, source_options
+from services.recordings.format import META, SUFFIX
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun, is_version
 from services.scenarios.script.scenario import ScriptError
@@ -30,6 +32,8 @@ Examples:
   keplab diff 1200 1234 pods nodes
   keplab diff 1200 1234 -o json | jq '.objects[].name'
   keplab diff latest~1 latest                 where two runs decided differently
+  keplab diff fail-0.keprec unbind-0.keprec     where two recorded runs decided differently
+  keplab diff 300 420 pods --recording fail-0.keprec
   keplab diff experiments/runaway/runaway.txt \\
     --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
 
@@ -50,7 +54,7 @@ Runs: keplab runs. A comparison is ID, then its first two arms are compared with
 @click.option("--when", "with_times", is_flag=True, help="of runs: the same decision at another time differs as well")
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="rows of differences; 0: all")
 @runs_folder_option
-@data_option
+@source_options
 @output_option
 def COMMAND(  # noqa: N802
     targets: tuple[str, ...],
@@ -62,17 +66,19 @@ def COMMAND(  # noqa: N802
     limit: int,
     runs: str,
     data: Path,
+    recording: Path | None,
     output: str,
 ) -> int:
     """Compare two versions of the mesh, or two runs.
 
     Of two resource versions: objects made, gone and changed, with the fields. Of two runs: the first decision of a
     scheduler, kubelet or controller that differs, and then all of them, by role: pods are matched by owner and order of
-    creation. When something was decided is no difference, unless --when is given.
+    creation. When something was decided is no difference, unless --when is given. Two recordings are two runs; versions
+    of one are compared with --recording.
     """
     versions = [is_version(target) for target in targets[:2]]
     if versions == [True, True] and not arms:
-        return _versions(targets[0], targets[1], targets[2:], everything, data, output)
+        return _versions(objects_of(data, recording), targets, everything, output)
     if len(versions) == 2 and any(versions) and not arms:
         version, other = sorted(targets[:2], key=lambda target: not is_version(target))
         fail(f"{version} is a resource version and {other!r} is none; want two versions, or two runs")
@@ -81,6 +87,8 @@ def COMMAND(  # noqa: N802
     from services.cli.run_difference import show
 
     quiet = output == "json" or not console.is_terminal
+    if not arms and any(_is_recording(target) for target in targets[:2]):
+        return show(*_of_recordings(targets), with_times=with_times, limit=limit, output=output)
     sides = _of_arms(targets, arms, seed, assignments, quiet) if arms else _of_runs(targets, runs, quiet)
     return show(*sides, with_times=with_times, limit=limit, output=output)
 
@@ -114,6 +122,40 @@ def _of_arms(
             }
             sides.append(Side(arm.name, origin, made.decisions))
     return sides[0], sides[1]
+
+
+def _is_recording(target: str) -> bool:
+    return target.endswith(SUFFIX) or Path(target).is_file() or (Path(target) / META).is_file()
+
+
+def _of_recordings(targets: tuple[str, ...]) -> "tuple[Side, Side]":
+    """Return the two recordings that are named."""
+    if len(targets) != 2:
+        fail(f"two recordings are compared, and {len(targets)} are named: {' '.join(targets)}")
+    first, second = (_recorded(Path(target)) for target in targets)
+    if first.label == second.label:
+        first, second = first._replace(label=targets[0]), second._replace(label=targets[1])
+    return first, second
+
+
+def _recorded(path: Path) -> "Side":
+    from services.cli.run_difference import Side
+    from services.scenarios.recorded import decisions_of
+
+    with opened(path) as recording:
+        meta, decisions = recording.meta, decisions_of(recording)
+    origin = {
+        "run": "",
+        "recording": str(path),
+        "scenario": meta.scenario or meta.title,
+        "arm": meta.arm,
+        "seed": meta.seed,
+        "switches": meta.switches,
+        "version": meta.versions.get("keplab", ""),
+        "digest": meta.digest,
+        "passed": meta.passed,
+    }
+    return Side(meta.arm or path.stem, origin, decisions)
 
 
 def _of_runs(targets: tuple[str, ...], runs: str, quiet: bool) -> "tuple[Side, Side]":
@@ -162,8 +204,8 @@ def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
     return Side(wanted.name, origin, made.decisions)
 
 
-def _versions(before: str, after: str, names: tuple[str, ...], everything: bool, data: Path, output: str) -> int:
-    api = MeshApi(data)
+def _versions(api: Objects, targets: tuple[str, ...], everything: bool, output: str) -> int:
+    before, after, *names = targets
     kinds = [api.kind_named(name) for name in names] or [
         kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)
     ]
@@ -186,7 +228,7 @@ def _versions(before: str, after: str, names: tuple[str, ...], everything: bool,
     return EXIT_OK
 
 
-def _compared(api: MeshApi, kind: ServedKind, before: str, after: str) -> Iterator[dict[str, Any]]:
+def _compared(api: Objects, kind: ServedKind, before: str, after: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a kind that differ."""
     sides = [{_key(item): item for item in api.items(kind, at)} for at in (before, after)]
     for key in sorted(sides[0].keys() | sides[1].keys()):

@@ -10,8 +10,9 @@ import msgspec
 
 from services.api.times import format_micro_time, seconds_in
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
+from services.cli.output import EXIT_FAILED, EXIT_OK, fail, refusing
 from services.cli.recording import runs_folder_option
+from services.cli.sources import opened, recording_of, source_options
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun
 from services.telemetry.event_reader import Filter, Follower, last, object_asked_for, read_all
@@ -28,6 +29,7 @@ Examples:
   keplab events --for pod/web-0 --since 5m
   keplab events latest --event kubelet.reject         of the newest run
   keplab events RUN --for 'pod/web-*' --from 3 --to 4.5
+  keplab events --recording unbind.keprec --for pod/web-0
   keplab events RUN --component scheduler -o json | jq -c '[.mono_ns, .ev, .data]'
 
 \b
@@ -45,12 +47,12 @@ Names of events: docs/spec/guarantees.md 1.2. Times of a run are seconds since i
 )
 @click.option("--node", default="", metavar="NAME", help="about this node")
 @click.option("--since", default="", metavar="DURATION", help="of the mesh: newer than 5s, 2m or 3h")
-@click.option("--from", "from_s", type=float, metavar="SECONDS", help="of a run: from this moment on")
-@click.option("--to", "to_s", type=float, metavar="SECONDS", help="of a run: up to this moment")
+@click.option("--from", "from_s", type=float, metavar="SECONDS", help="of a run or recording: from this moment on")
+@click.option("--to", "to_s", type=float, metavar="SECONDS", help="of a run or recording: up to this moment")
 @click.option("--tail", type=click.IntRange(-1), default=-1, show_default=True, help="only the last so many; -1: all")
 @click.option("-w", "--watch", is_flag=True, help="of the mesh: then print what is written from now on")
 @runs_folder_option
-@data_option
+@source_options
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each"
 )
@@ -68,16 +70,28 @@ def COMMAND(  # noqa: N802
     watch: bool,
     runs: str,
     data: Path,
+    recording: Path | None,
     output: str,
 ) -> int:
     """Print the event log: what components did, line by line.
 
-    Of RUN, or without it of the mesh. These are not Kubernetes Events (`kubectl events`), which components send to the
-    API server for users: the event log has every decision, commit, watch and answer, and the invariants are judged by
-    it. The log of a simulated run is made again when it is asked for, and shown only if it is the same.
+    Of RUN, of a recording, or without them of the mesh. These are not Kubernetes Events (`kubectl events`), which
+    components send to the API server for users: the event log has every decision, commit, watch and answer, and the
+    invariants are judged by it. The log of a simulated run is made again when it is asked for, and shown only if it is
+    the same.
     """
     names = tuple(name for word in events for name in word.split(",") if name)
     asked = Filter(**object_asked_for(target), namespace=namespace, events=names, components=components, node=node)
+    path = recording_of(data, recording)
+    if path is not None:
+        if run is not None or since or watch:
+            raise click.UsageError("a recording is no RUN and has no --since or --watch; it has --from and --to")
+        with opened(path) as found:
+            zero_s = found.meta.clock.zero_s
+            begun = (line for line in found.lines() if _is_between(line, zero_s, from_s, to_s))
+            for line in last(filter(asked.takes, begun), tail):
+                _print(line, f"{found.time_of(line):10.6f}", output)
+        return EXIT_OK
     if run is None:
         if from_s is not None or to_s is not None:
             raise click.UsageError("--from and --to are of a RUN; of the mesh, --since")

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
-from services.cli.output import (
-    EXIT_FAILED,
-    EXIT_OK,
-    data_option,
-    fail,
-    output_option,
-    print_json,
-    print_table,
-    refusing,
-)
+from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, refusing
 from services.cli.scenario_files import SCENARIO
+from services.cli.sources import opened, recording_of, source_options
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:
@@ -38,6 +30,7 @@ EPILOG = """\
 Examples:
   keplab explain pod/web-7d4b9c-x2x5k -n shop       (a mesh started by `keplab up`)
   keplab explain pod/web-7d4b9c-x2x5k -o json | jq .would_fit_if
+  keplab explain pod/web-0 --recording unbind.keprec --at 1234      why it was there
   keplab explain scheduler/queue                    every pool, who waits there, and for what
   keplab explain pod/wide --run experiments/unbinding/no-alternative.txt
   keplab explain 'pod/web-*' --run experiments/runaway/runaway-unbind.txt
@@ -47,26 +40,47 @@ Examples:
 @click.command("explain", epilog=EPILOG)
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
-@data_option
+@source_options
+@click.option("--at", type=click.IntRange(1), metavar="RV", help="of a recording: at this version; without it, its end")
 @click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and ask at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
-def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802
+def COMMAND(  # noqa: N802
+    target: str,
+    namespace: str,
+    data: Path,
+    recording: Path | None,
+    at: int | None,
+    scenario: Path | None,
+    seed: int,
+    output: str,
+) -> int:
     """Say why a pod is where it is, or nowhere.
 
     NAME may be a glob: every pod that it matches is explained. Of one without a node it names the smallest change that
     would help. The answer comes from the scheduler's record of its last decision, its queue, and from filtering again;
-    of a pod with a node whose claims are not prepared, from its kubelet.
+    of a pod with a node whose claims are not prepared, from its kubelet. Of a recording it comes from the decisions
+    that were recorded until the version.
     """
     kind, _, name = target.rpartition("/")
     if target != "scheduler/queue" and (kind not in POD_KINDS or not name):
         fail(f"{target!r}: want pod/NAME or scheduler/queue")
     asked = Asked(target, namespace, name)
-    answers = _simulated(scenario, seed, asked) if scenario is not None else _explained(data, asked)
+    path = recording_of(data, recording)
+    if at is not None and path is None:
+        fail("--at is of a recording: a scheduler that runs knows only its newest decision of a pod")
+    if scenario is not None:
+        answers = _simulated(scenario, seed, asked)
+    else:
+        answers = _recorded(path, at, asked) if path is not None else _explained(data, asked)
     if output == "json":
         print_json(answers if asked.is_glob else answers[0])
     elif asked.is_queue:
-        _show_queue(answers[0])
+        _show_queue(answers[0]) if path is None or scenario is not None else _show_past_queue(answers[0])
+    elif path is not None and scenario is None:
+        for i, found in enumerate(answers):
+            click.echo("\n" if i else "", nl=False)
+            _show_past(found)
     else:
         for i, found in enumerate(answers):
             click.echo("\n" if i else "", nl=False)
@@ -126,6 +140,50 @@ def _explained(data: Path, asked: Asked) -> list[dict[str, Any]]:
             answer |= {"kubelet": next(iter(_answers(data, path, "kubelet")), None)}
         found += [answer] if answer is not None else []
     return found or asked.refuse(known())
+
+
+def _recorded(path: Path, at: int | None, asked: Asked) -> list[dict[str, Any]]:
+    """Return what a recording says of each pod, or of the queue, at a version."""
+    from services.scenarios.recorded import explained, known_pods, queue_at
+
+    with opened(path) as recording:
+        first, last = recording.rv_range
+        rv = at or last
+        if not first <= rv <= last:
+            fail(f"{path}: has versions {first} to {last}, not {rv}", EXIT_FAILED)
+        if asked.is_queue:
+            return [queue_at(recording, rv)]
+        known = known_pods(recording, rv)
+        names = asked.names(known)
+        found = [each for name in names if (each := explained(recording, asked.namespace, name, rv)) is not None]
+    return found or asked.refuse(known)
+
+
+def _show_past(found: dict[str, Any]) -> None:
+    """Print why a pod was where it was, and what is not known of the past."""
+    since = "" if found["since_s"] is None else f", attempt {found['attempts']} {_seconds(found['since_s'])} before"
+    where = f"was on node {found['node']}" if found["node"] else "had no node" if found["exists"] else "was gone"
+    pool = f", {found['pool']}" if found["pool"] else ""
+    click.echo(f"pod {found['pod']} {where} ({found['phase'] or 'gone'}{pool}) at version {found['rv']}{since}")
+    for label in ("message", "preempted_by", "nominated_node"):
+        if found[label]:
+            click.echo(f"{label.replace('_', ' ')}: {found[label]}")
+    if found["victims"]:
+        click.echo(f"preempts: {', '.join(found['victims'])}")
+    if found["rejected_by"] and not found["rejected"]:
+        click.echo(f"rejected by: {', '.join(found['rejected_by'])}")
+    _show_nodes(found)
+    for text in found["left_out"]:
+        click.echo(f"not known: {text}")
+
+
+def _show_past_queue(found: dict[str, Any]) -> None:
+    click.echo(f"version {found['rv']}: " + ", ".join(f"{count} {pool}" for pool, count in found["counts"].items()))
+    if found["pods"]:
+        click.echo()
+        print_table(
+            ("POOL", "POD", "PRIORITY"), [(each["pool"], each["pod"], each["priority"]) for each in found["pods"]]
+        )
 
 
 def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:

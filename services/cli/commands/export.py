@@ -86,5 +86,9 @@ async def _export(
             await recorder.snapshot(kinds)
     for line in recorder.failures:
         click.echo(f"left out: {line}", err=True)
-    click.echo(f"{recorder.objects} objects are in {shown}")
+    other: dict[str, int] = getattr(writer, "left_out", {})
+    if other:
+        named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
+        click.echo(f"left out: kinds that the format does not have: {named}", err=True)
+    click.echo(f"{recorder.objects - sum(other.values())} objects are in {shown}")
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

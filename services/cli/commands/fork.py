@@ -45,6 +45,7 @@ Examples:
   keplab fork --at 1234 -e 'nodes node-0 numa=2x4 policy=single-numa-node'      what if this node had refused?
   keplab fork --at 1234 FILE                         a scenario that expects something of it
   keplab fork --at 1234 --save before.json.gz        keep the state; `keplab fork --from before.json.gz` begins there
+  keplab fork --from unbind.keprec --at 300          a recorded run from there on
   keplab fork --from .keplab -o json                 also of a mesh that is down
 
 \b
@@ -64,7 +65,7 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
     type=click.Path(path_type=Path),
     default=Path(DATA_DIR_DEFAULT),
     show_default=True,
-    help="directory of a mesh, up or down, or a file that --save wrote",
+    help="directory of a mesh, up or down, a recording, or a file that --save wrote",
 )
 @click.option("-e", "lines", multiple=True, metavar="LINE", help="a line of a scenario, in place of FILE; repeatable")
 @click.option("--for", "duration", default="60s", show_default=True, help="how long it goes on after the last -e")

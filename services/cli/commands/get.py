@@ -7,8 +7,9 @@ import click
 import yaml
 
 from services.cli import completing
-from services.cli.mesh_api import TABLE, MeshApi, Refused, ServedKind, split_target
-from services.cli.output import EXIT_OK, data_option, fail, print_json, print_table
+from services.cli.mesh_api import Refused, ServedKind, split_target
+from services.cli.output import EXIT_OK, fail, print_json, print_table
+from services.cli.sources import objects_of, source_options
 
 EPILOG = """\
 \b
@@ -16,6 +17,7 @@ Examples:
   keplab get pods -A
   keplab get pod/web-0 --at 1234 -o yaml      as it was at resource version 1234
   keplab get nodes --at 1234
+  keplab get pods --recording unbind.keprec --at 1234      of a recorded run
   keplab history pod/web-0                    the versions that there are of it
 
 \b
@@ -32,7 +34,7 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 @click.option("--field-selector", default="", help="field selector")
 @click.option("--at", default="", metavar="RV", help="the resource version; without it, now")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-@data_option
+@source_options
 def COMMAND(  # noqa: N802
     target: tuple[str, ...],
     namespace: str,
@@ -42,17 +44,20 @@ def COMMAND(  # noqa: N802
     at: str,
     output: str,
     data: Path,
+    recording: Path | None,
 ) -> int:
-    """Show objects of the mesh as they are or were."""
+    """Show objects of the mesh as they are or were.
+
+    Of a recording they are shown as they were at the version, or at its end.
+    """
     word, name = split_target(target)
     if name and (everywhere or selector or field_selector):
         fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")
-    api = MeshApi(data)
+    api = objects_of(data, recording)
     kind = api.kind_named(word)
-    place = kind.place("" if everywhere else namespace, *((name,) if name else ()))
-    query = {"at": at, "labelSelector": selector, "fieldSelector": field_selector}
+    place, is_table = "" if everywhere else namespace, output == "text"
     try:
-        found = api.get(place, TABLE if output == "text" else "application/json", query=query)
+        found = api.objects(kind, place, name, is_table=is_table, at=at, labels=selector, fields=field_selector)
     except Refused as error:
         fail(str(error), 1)
     if output == "json":

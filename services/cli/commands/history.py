@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from services.cli import completing
-from services.cli.mesh_api import MeshApi, Refused, split_target
-from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, print_table
+from services.cli.mesh_api import Refused, split_target
+from services.cli.output import EXIT_OK, fail, output_option, print_json, print_table
+from services.cli.sources import objects_of, source_options
 
 FIELDS_SHOWN = 5
 EPILOG = """\
@@ -17,6 +18,7 @@ EPILOG = """\
 Examples:
   keplab history pod/web-0
   keplab history deployment/web -n shop -o json | jq '.items[].changed'
+  keplab history pod/web-0 --recording unbind.keprec
   keplab get pod/web-0 --at 1234 -o yaml      one of the versions
   keplab trace pod/web-0                      what happened around them
 
@@ -29,9 +31,11 @@ The history goes back as far as the API server's window of changes: 5 minutes, a
 @click.argument("target", metavar="KIND/NAME", nargs=-1, required=True, shell_complete=completing.kinds)
 @click.option("-n", "--namespace", default="default", show_default=True, help="of a namespaced object")
 @click.option("--limit", type=click.IntRange(1), help="so many of the newest changes")
-@data_option
+@source_options
 @output_option
-def COMMAND(target: tuple[str, ...], namespace: str, limit: int | None, data: Path, output: str) -> int:  # noqa: N802
+def COMMAND(  # noqa: N802
+    target: tuple[str, ...], namespace: str, limit: int | None, data: Path, recording: Path | None, output: str
+) -> int:
     """List the changes of an object: who wrote what, and when.
 
     The oldest comes first, each with its request and trace.
@@ -39,10 +43,10 @@ def COMMAND(target: tuple[str, ...], namespace: str, limit: int | None, data: Pa
     word, name = split_target(target)
     if not name:
         fail(f"{' '.join(target)!r}: want KIND/NAME")
-    api = MeshApi(data)
+    api = objects_of(data, recording)
     kind = api.kind_named(word)
     try:
-        found = api.get(kind.place(namespace, name, "history"), query={"limit": limit})
+        found = api.history(kind, namespace, name, limit)
     except Refused as error:
         fail(str(error), 1)
     if output == "json":

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from services.api.errors import UnknownOutcome
+from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands import compare
@@ -112,7 +113,7 @@ NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 @anonymise_option
 @click.option(
     "--fault",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="lines of a scenario that are run beside it, in virtual time",
 )
@@ -246,12 +247,17 @@ class _Asked:
 
 async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: str) -> int:
     clock = RealClock()
-    rules = Rules("pending" if asked.pods == "pending" else "as-they-are")
-    async with mesh_client(data) as client, mesh_api(data) as api:
+    async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder, mesh_api(data) as api:
         stream = asked.opened(clock.wall(), is_lenient=lenient)
         say_guess(asked.source, format_named(asked.format), asked.given)
+        is_simulators = asked.format == "kss-record"
+        rules = Rules(
+            "pending" if asked.pods == "pending" else "as-they-are",
+            keep_owners=not is_simulators,
+            keeps_existing=is_simulators,
+        )
         loaded = await Loader(client, rules).load(stream.objects)
-        player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient)
+        player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         gate = LifecycleGate(api, clock, seeded_random(None), stream.runtimes, speed=speed) if stream.runtimes else None
         lives = asyncio.create_task(gate.run()) if gate is not None else None
         try:
@@ -315,11 +321,7 @@ def _as_scenario(asked: _Asked, fault: Path | None) -> Iterator[Path]:
         if fault is not None:
             head, _, tail = text.rpartition("wait ")
             beside = "\n".join(f"{line} beside=yes" if line.startswith("play ") else line for line in head.splitlines())
-            text = (
-                f"{beside}\n{fault.read_text('utf-8').rstrip()}\n"
-                + ("played\n" if has_changes else "")
-                + f"wait {tail}"
-            )
+            text = f"{beside}\n{_lines(fault)}\n" + ("played\n" if has_changes else "") + f"wait {tail}"
         scenario = place / f"{source.path.stem}.txt"
         if scenario.name == name:
             scenario = place / f"{source.path.stem}-replay.txt"
@@ -363,6 +365,13 @@ def _run_hooks(found: Mapping[str, Sequence[Hook]], stage: str) -> None:
             problem = error.strerror or str(error)
         if problem and not hook.ignore_failure:
             raise Refused(f"hook {stage} {hook.cmd}: {problem}")
+
+
+def _lines(fault: Path) -> str:
+    try:
+        return fault.read_text("utf-8").rstrip()
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"--fault {fault}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _virtual(path: Path, seed: int, assignments: tuple[str, ...], output: str) -> int:

@@ -22,7 +22,8 @@ from services.cli.output import (
     remark,
     set_option,
 )
-from services.cli.recording import Recording, keep, recording, runs_option
+from services.cli.recording import Recording, keep, recorder_in, runs_option
+from services.cli.recording import recording as record_of_run
 from services.cli.results import show_result
 from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.scenario_files import SCENARIO
@@ -31,10 +32,12 @@ from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
 from services.runs.record import Origin, RunRecord
 from services.scenarios.processes.foreign_mesh import Access
+from services.scenarios.recording import RunRecorder
 from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, Outcome
+from services.scenarios.timeline import status_of
 
 
 @click.command(
@@ -47,7 +50,8 @@ Examples:
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
   keplab run experiments/containers/broken-parts.txt --containers keplab
-  keplab run experiments/races/freed-capacity.txt --schedule race.json""",
+  keplab run experiments/races/freed-capacity.txt --schedule race.json
+  keplab run experiments/runaway/runaway-unbind.txt --recording unbind.keprec""",
 )
 @click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
@@ -67,6 +71,8 @@ Examples:
 )
 @running_mesh_options
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
+@click.option("--recording", type=click.Path(path_type=Path), metavar="FILE.keprec", help="record all of one run")
+@click.option("--traced", is_flag=True, help="with --recording: spans as well, for `keplab trace` (simulated)")
 @runs_option
 @sweep_options
 @output_option
@@ -82,6 +88,8 @@ def COMMAND(  # noqa: N802
     workers: int,
     server: str,
     containers: str,
+    recording: Path | None,
+    traced: bool,
     runs: str,
     output: str,
 ) -> None:
@@ -89,8 +97,9 @@ def COMMAND(  # noqa: N802
 
     FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
     the cores, and only those that failed are printed. Each run is recorded: `keplab runs` lists them, `keplab diff RUN
-    RUN` says where two of them decided differently. The exit code is 1 when an expectation or invariant failed, 2 when
-    a file or switch is wrong.
+    RUN` says where two of them decided differently. With --recording all of one run is in a file: every version of
+    every object, every event line and decision; `keplab get --recording FILE --at RV` and others read it. The exit code
+    is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
     overrides = Switches.parse(assignments).chosen
     given, files = files, tuple(_scenario_files(files))
@@ -99,6 +108,10 @@ def COMMAND(  # noqa: N802
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
     if (server or containers) and (processes or is_sweep or schedule is not None):
         fail("--server and --containers are for a mesh that runs already, and one run after the other")
+    if recording is not None and (len(files) != 1 or is_sweep or server or containers):
+        fail("--recording is for one FILE and one seed, simulated or with --processes; of several: keplab compare")
+    if traced and (recording is None or processes):
+        fail("--traced is for a simulation with --recording; processes are traced anyway")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -109,18 +122,45 @@ def COMMAND(  # noqa: N802
         _sweep(given, scenarios, range(seed, seed + seeds), assignments, record, workers, runs, output)
     documents, code = [], EXIT_OK
     access = running_mesh(server, containers)
-    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access)
+    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access, traced)
     for scenario in scenarios:
-        with recording(runs, scenario, keeps_events=processes or schedule is not None) as made:
-            result = _run(scenario, how, made, quiet=output == "json")
+        with (
+            record_of_run(runs, scenario, keeps_events=processes or schedule is not None) as made,
+            recorder_in(recording, scenario, saved.seed, how.command(scenario)) as recorder,
+        ):
+            result = _run(scenario, how, made, recorder, quiet=output == "json")
             run_id = made.keep(result, how.assignments, how.command(scenario))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
-        documents.append(result.document() | {"run": run_id})
+        document = result.document() | {"run": run_id}
+        if scenario.operations:
+            document["status"] = status = status_of(scenario.operations, result)
+            code = code if status["phase"] == "Succeeded" else max(code, EXIT_FAILED)
+        documents.append(document)
         if output == "text":
             show_result(result, scenario.title, run_id)
+            if scenario.operations:
+                _show_status(document["status"])
     if output == "json":
         print_json(documents)
     raise SystemExit(code)
+
+
+def _show_status(status: dict[str, Any]) -> None:
+    """Print what KEP-140 wants to know, in the order in which it happened."""
+    click.echo(f"phase {status['phase']}" + (f": {status['message']}" if status.get("message") else ""))
+    for major, entries in status["scenarioResult"]["timeline"].items():
+        for entry in entries:
+            what = next(key for key in entry if key not in ("id", "step"))
+            body = entry[what]
+            about = body.get("pod") or _about(body.get("operation") or {})
+            node = f" on {body['nodeName']}" if body.get("nodeName") else ""
+            click.echo(f"  {major}.{entry['step']['minor']:<3} {what:<12} {about}{node}".rstrip())
+
+
+def _about(operation: dict[str, Any]) -> str:
+    made = operation.get("object") or {**(operation.get("typeMeta") or {}), "metadata": operation.get("objectMeta")}
+    metadata = made.get("metadata") or {}
+    return f"{made.get('kind') or ''} {metadata.get('name') or metadata.get('generateName') or ''}".strip()
 
 
 @dataclass(frozen=True)
@@ -135,6 +175,7 @@ class _How:
     schedule: Path | None
     saved: Trial
     access: Access | None
+    is_traced: bool = False
 
     def command(self, scenario: Scenario) -> str:
         """Return what repeats the run."""
@@ -146,7 +187,7 @@ class _How:
         return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
 
 
-def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunResult:
+def _run(scenario: Scenario, how: _How, made: Recording, recorder: RunRecorder | None, *, quiet: bool) -> RunResult:
     seed, overrides = how.saved.seed, how.overrides
     with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
         if not scenario.has_skew:  # else a component of the scenario may have the other switch
@@ -161,6 +202,7 @@ def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunR
                 progress=view.progress,
                 engine=how.engine,
                 on_line=made.on_line,
+                recorder=recorder,
             )
         return simulate(
             scenario,
@@ -170,6 +212,8 @@ def _run(scenario: Scenario, how: _How, made: Recording, *, quiet: bool) -> RunR
             traffic=Recorder(how.saved.schedule).carry if how.saved.schedule else None,
             on_line=made.on_line,
             beforehand=made.beforehand,
+            traced=how.is_traced,
+            recorder=recorder,
         )
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
 from services.cli.scenario_files import SCENARIO
+from services.cli.sources import opened, recording_of, source_options
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
@@ -34,11 +35,12 @@ Examples:
   keplab trace pod/web-7d4b9c-x2x5k                    (a mesh started by `keplab up`)
   keplab trace pod/hello --run experiments/first-life/a-pods-first-life.txt
   keplab trace 'pod/web-*' --run experiments/runaway/runaway-unbind.txt --svg web.svg
+  keplab trace pod/hello --recording hello.keprec
   keplab trace pod/hello -o json""",
 )
 @click.argument("target", metavar="KIND/NAME")
 @click.option("-n", "--namespace", default="", help="the pod's; without it any")
-@click.option("--data", type=click.Path(path_type=Path), default=Path(".keplab"), show_default=True, help="the mesh's")
+@source_options
 @click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and trace its pod")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--whole", is_flag=True, help="also what came after Running")
@@ -49,6 +51,7 @@ def COMMAND(  # noqa: N802
     target: str,
     namespace: str,
     data: Path,
+    recording: Path | None,
     scenario: Path | None,
     seed: int,
     whole: bool,
@@ -63,10 +66,15 @@ def COMMAND(  # noqa: N802
     kind, _, name = target.rpartition("/")
     if kind not in ("pod", "pods", "po") or not name:
         fail(f"{target!r}: want pod/NAME")
-    spans = _simulated(scenario, seed) if scenario else spans_below(data / "spans")
+    path = recording_of(data, recording)
+    if scenario is not None:
+        spans, where = _simulated(scenario, seed), f"in {scenario}"
+    elif path is not None:
+        spans, where = _recorded(path), f"in {path}"
+    else:
+        spans, where = spans_below(data / "spans"), f"below {data / 'spans'}"
     fall = waterfall(spans, name, namespace, whole=whole)
     if fall is None:
-        where = f"in {scenario}" if scenario else f"below {data / 'spans'}"
         fail(f"no span names pod {name} {where}", EXIT_FAILED)
     for path, draw in ((svg, svg_picture), (html, html_page)):
         if path is not None:
@@ -82,6 +90,16 @@ def spans_below(folder: Path) -> list[FinishedSpan]:
     if not folder.is_dir():
         fail(f"there is no folder {folder}; start a mesh with `keplab up`, or give --run FILE")
     return [span for path in sorted(folder.glob("*.jsonl")) for span in read_spans(path)]
+
+
+def _recorded(path: Path) -> list[FinishedSpan]:
+    """Return the spans of a recording; one without any ends the command."""
+    with opened(path) as recording:
+        spans = list(recording.spans())
+        if not spans:
+            again = "; `keplab run FILE --recording … --traced` traces it" if recording.meta.mode == "simulated" else ""
+            fail(f"{path}: the run was not traced, so the recording has no spans{again}", EXIT_FAILED)
+    return spans
 
 
 def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:

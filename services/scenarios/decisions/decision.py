@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.recordings.roles import Roles
 from services.telemetry.eventlog import Line
 
 SCHEDULER_EVENTS: Final = ("sched.attempt", "sched.nominate", "sched.victim", "sched.bind_result")
@@ -19,8 +20,6 @@ PHASE: Final = "phase"
 EVENTS: Final = (*SCHEDULER_EVENTS, *KUBELET_EVENTS, DELETE, PHASE)
 """What a decision may be called: lines of the event log by their own names; `delete`, when the deletion of an object
 was asked for, and `phase`, a pod's last step, are read from `store.commit`."""
-PLAIN: Final = ("", "default")
-"""Namespaces that roles do not name."""
 NEVER_COMPARED: Final = frozenset(("Event", "Lease"))
 """Kinds whose deletion decides nothing: Events expire, and Leases of nodes go with their nodes."""
 _FINAL = frozenset(("Failed", "Succeeded"))
@@ -53,42 +52,6 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     def actor(self) -> tuple[str, str]:
         """Whose decisions about which role: those of one actor have an order, two actors are not compared in time."""
         return self.role, self.event.partition(".")[0]
-
-
-class Roles:
-    """Which object plays which role, by uid, learned from commits in their order."""
-
-    def __init__(self) -> None:
-        self._by_uid: dict[str, str] = {}
-        self._owners: dict[str, tuple[str, str]] = {}
-        """Of each object its kind, and what the roles of those begin with that it owns."""
-        self._counts: dict[tuple[str, bool], int] = {}
-
-    def learn(self, line: Line) -> bool:
-        """Give the object of a `store.commit` line its role: the next of its owner. Return whether it is new."""
-        assert line.obj is not None
-        uid, kind, namespace = line.obj["uid"], line.obj["kind"].lower(), line.obj["ns"]
-        if uid in self._by_uid:
-            return False
-        owners = (self._owners.get(owner) for owner in line.data.get("owners", ()))
-        owner_kind, stem = next((owner for owner in owners if owner is not None), ("", ""))
-        is_owned = bool(owner_kind)
-        if not is_owned:
-            stem = f"{namespace}/{kind}/{line.obj['name']}" if namespace not in PLAIN else f"{kind}/{line.obj['name']}"
-        elif kind != "pod":
-            stem = f"{stem}/{kind}"
-        counted = stem, is_owned
-        number = self._counts.get(counted, 0)
-        self._counts[counted] = number + 1
-        role = self._by_uid[uid] = f"{stem}#{number}" if is_owned or number else stem
-        # The pods of a Deployment are counted over all of its ReplicaSets, whose names are generated.
-        is_revision = (kind, owner_kind) == ("replicaset", "deployment")
-        self._owners[uid] = kind, stem.rpartition("/")[0] if is_revision else role
-        return True
-
-    def of(self, uid: str, otherwise: str = "") -> str:
-        """Return the role of the object with that uid; `otherwise`: when no commit of it was seen."""
-        return self._by_uid.get(uid, otherwise or uid)
 
 
 class Decisions:
@@ -133,7 +96,8 @@ class Decisions:
         if line.obj["kind"] in NEVER_COMPARED:
             return None
         data, uid = line.data, line.obj["uid"]
-        is_new, is_gone = self._roles.learn(line), data.get("type") == "DELETED"
+        is_gone = data.get("type") == "DELETED"
+        is_new = self._roles.learn(uid, line.obj["kind"], line.obj["ns"], line.obj["name"], data.get("owners", ()))
         phase, found = data.get("phase", ""), None
         if phase in _FINAL and phase != self._phases.get(uid):
             self._phases[uid] = phase

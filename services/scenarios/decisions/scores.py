@@ -27,7 +27,9 @@ class ScoredDecisions:
     and decisions come out as soon as they are complete.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, best: int = BEST, *, with_rejections: bool = False) -> None:
+        """`best`: of so many nodes scores are kept; `with_rejections`: and of all attempts who rejected what."""
+        self._best, self._with_rejections = best, with_rejections
         self._reader = Decisions()
         self._mesh: SimulatedMesh | None = None
         self._attempt: tuple[Line, Decision] | None = None
@@ -44,7 +46,8 @@ class ScoredDecisions:
         decision = self._reader.of(line)
         if decision is None:
             return complete
-        if self._mesh is None or decision.outcome != "scheduled":
+        is_attempt = decision.event == "sched.attempt" and self._with_rejections
+        if self._mesh is None or not (decision.outcome == "scheduled" or is_attempt):
             return [*complete, decision]
         self._attempt = line, decision
         return complete
@@ -61,11 +64,17 @@ class ScoredDecisions:
         if scheduler is None or line.obj is None:
             return {}
         kept = scheduler.explainer.core.decisions.of(Key(line.obj["ns"], line.obj["name"]))
-        if kept is None or kept.ranking is None or (kept.uid, kept.attempt) != (line.obj["uid"], line.data["attempt"]):
+        if kept is None or (kept.uid, kept.attempt) != (line.obj["uid"], line.data["attempt"]):
             return {}
+        found: dict[str, Any] = {}
+        if self._with_rejections:
+            found = {"feasible": kept.feasible_count, "evaluated": kept.evaluated, "rejected": kept.rejected}
+            found |= {"victims": list(kept.victims), "preempted_by": kept.preempted_by}
+        if kept.ranking is None:
+            return found
         totals, scores = kept.ranking.totals, kept.ranking.scores
-        best = sorted(totals, key=lambda node: (-totals[node], node))[:BEST]
-        return {
+        best = sorted(totals, key=lambda node: (-totals[node], node))[: self._best]
+        return found | {
             "total": {node: totals[node] for node in best},
             "scores": {plugin: {node: of[node] for node in best} for plugin, of in scores.items()},
             "weights": {plugin: kept.ranking.weights[plugin] for plugin in scores},

@@ -31,7 +31,7 @@ class QueuePools:
         """Note that a pod moves, or that a scheduler begins or ends."""
         match line.ev:
             case "sched.moved" if line.obj is not None:
-                self._move(line.comp, line.obj["uid"], str(line.data["pool"]), line.mono_ns)
+                self._move(line.comp, line.obj["uid"], str(line.data["to"]), line.mono_ns)
             case "proc.start" | "lease.lose":
                 self._close(line.comp, line.mono_ns)
             case "fault.inject" if line.data.get("what") in _ENDS:

@@ -325,7 +325,8 @@ class SimMesh:
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
         log: EventLog = MemoryEventLog(process.name, process.clock, incarnation, self.events)
-        if self._on_move is not None and component_of(process.name) == "scheduler":
+        is_aside = self._on_move is not None and process.switches.choice("telemetry.queue_moves") == "off"
+        if self._on_move is not None and is_aside and component_of(process.name) == "scheduler":
             log = Aside(log, process.name, incarnation, process.clock, "sched.moved", self._on_move)
         events = LivingLog(log, life)
         tracer = Tracer(

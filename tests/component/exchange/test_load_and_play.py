@@ -8,9 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from apiserver_fake.registry.raw import check_raw
+from services.api.errors import Forbidden
 from services.api.identity import ADMIN, SCHEDULER
 from services.api.meta import Key
-from services.client.client import Client
+from services.api.switches import Switches
+from services.api.wire import encode
+from services.client.client import Client, request_of
 from services.exchange.format import Reading, open_stream
 from services.exchange.load import Loader
 from services.exchange.player import AS_FAST_AS_POSSIBLE, Player
@@ -284,3 +288,15 @@ def test_an_update_gives_the_whole_object_and_its_status():
         return (await client.get("configmaps", Key("default", "m")))["data"]
 
     assert with_server(scenario) == {"b": "2"}
+
+
+def test_writing_past_admission_needs_the_switch_and_an_administrator():
+    async def scenario(client):
+        request = request_of("update", "configmaps", Key("default", "m"), encode({}), subresource="raw")
+        return (await client.call(request)).error().message
+
+    assert "writing past admission needs the switch store.raw=true" in with_server(scenario)
+    on = Switches.parse(["store.raw=true"])
+    check_raw(ADMIN, on)
+    with pytest.raises(Forbidden, match="is for administrators"):
+        check_raw(SCHEDULER, on)

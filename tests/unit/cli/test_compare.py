@@ -296,7 +296,7 @@ def on_mesh(monkeypatch, tmp_path):
 def test_on_a_running_mesh_runs_follow_each_other_and_the_document_says_which_mesh_it_was(scenario, ended, on_mesh):
     jobs, access = on_mesh("kubelet.on_reject=fail")
 
-    code, printed, _ = ended(scenario, *ARMS, "--seeds", "2", "--server", "apiserver:7443", "-o", "json")
+    code, printed, _ = ended("compare", scenario, *ARMS, "--seeds", "2", "--server", "apiserver:7443", "-o", "json")
 
     assert 0 == code
     assert [("fail", 0, access), ("unbind", 0, access), ("fail", 1, access), ("unbind", 1, access)] == jobs
@@ -309,7 +309,7 @@ def test_on_a_running_mesh_runs_follow_each_other_and_the_document_says_which_me
 def test_arms_that_need_other_switches_than_a_mesh_can_have_are_refused_before_the_first_run(scenario, ended, on_mesh):
     jobs, _ = on_mesh(is_switched=False)
 
-    code, _, said = ended(scenario, *ARMS, "--server", "apiserver:7443")
+    code, _, said = ended("compare", scenario, *ARMS, "--server", "apiserver:7443")
 
     assert (2, []) == (code, jobs)
     assert "arm unbind: the running mesh has other values of kubelet.on_reject=unbind; start it so: KEPLAB_SET=" in said
@@ -318,12 +318,12 @@ def test_arms_that_need_other_switches_than_a_mesh_can_have_are_refused_before_t
 def test_a_mesh_without_other_switches_compares_arms_that_are_alike(scenario, ended, on_mesh):
     jobs, _ = on_mesh(is_switched=False)
 
-    assert 0 == ended(scenario, *SAME, "--server", "apiserver:7443")[0]
+    assert 0 == ended("compare", scenario, *SAME, "--server", "apiserver:7443")[0]
     assert ["a", "b"] == [arm for arm, _, _ in jobs]
 
 
 def test_a_record_of_a_mesh_with_other_switches_of_its_own_is_refused(scenario, ended, on_mesh):
-    words = (scenario, *ARMS, "--server", "apiserver:7443", "--record", "r.jsonl")
+    words = ("compare", scenario, *ARMS, "--server", "apiserver:7443", "--record", "r.jsonl")
     on_mesh()
     ended(*words)
     on_mesh("PodUnbinding=false")
@@ -338,7 +338,7 @@ def test_a_record_of_a_mesh_with_other_switches_of_its_own_is_refused(scenario, 
 def test_a_running_mesh_has_one_run_at_a_time_and_processes_of_its_own(scenario, ended, on_mesh, words):
     on_mesh()
 
-    code, _, said = ended(scenario, *ARMS, "--server", "apiserver:7443", *words)
+    code, _, said = ended("compare", scenario, *ARMS, "--server", "apiserver:7443", *words)
 
     assert 2 == code
     assert "for a mesh that runs already, and one run after the other" in said

@@ -12,7 +12,7 @@ class Written:
 
     def moved(self, at, uid, pool, by="scheduler"):
         obj = {"kind": "Pod", "ns": "default", "name": uid, "uid": uid}
-        self.pools.take(Line(1, 0, int(at * 1e9), "", by, "i", "sched.moved", obj=obj, data={"pool": pool}))
+        self.pools.take(Line(1, 0, int(at * 1e9), "", by, "i", "sched.moved", obj=obj, data={"to": pool}))
         return self
 
     def line(self, at, ev, comp="scheduler", **data):

@@ -130,7 +130,7 @@ def victims_of(result: GroupResult) -> list[str]:
 
 def test_a_member_is_seen_to_enter_the_pool_that_its_group_is_in_and_to_leave_it():
     scene, moves = Scene(group()).nodes("n1"), []
-    scene.queue.on_move = lambda queued, pool: moves.append((queued.key.name, pool.value))
+    scene.queue.on_move = lambda queued, pool, by, hint: moves.append((queued.key.name, pool.value))
 
     scene.see(member("a"), member("b"))
     joined = list(moves)

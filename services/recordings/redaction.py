@@ -1,0 +1,106 @@
+"""What of objects and lines may not be recorded or shown: values of Secrets, tokens, private keys. Pure.
+
+It is applied before anything is written, so that no file has to be trusted to hide what it holds. A value becomes
+`••• 12 bytes`. Hashes that are made of a Secret's values go as well: who knows everything else of an object finds a
+short password by trying.
+"""
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.api.meta import Document
+from services.telemetry.eventlog import Line
+
+SECRETS: Final = "secrets"
+SECRET_KIND: Final = "Secret"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_SIGNS: Final = (b"eyJ", b"earer ", b"PRIVATE KEY", b"client-key-data", b"asic ", b"token:", b"password:", b'oken\\"')
+_TOKEN: Final = re.compile(rb"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}")
+"""A signed token (RFC 7519), such as those of service accounts."""
+_AUTHORIZATION: Final = re.compile(rb"\b([Bb]earer|[Bb]asic) +([A-Za-z0-9._~+/=-]{8,})")
+_PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
+_KUBECONFIG: Final = re.compile(
+    rb"\b(client-key-data|token|password)(\\?\"?: *\\?\"?)([A-Za-z0-9._~+/=-]{8,})(?=\\n|\\?\"|\n|,|$| )"
+)
+"""What a kubeconfig in a ConfigMap or an annotation lets its reader in by; YAML or JSON, as text inside of JSON."""
+
+
+def hidden(size: int) -> str:
+    """Return what stands for a value of so many bytes."""
+    return f"••• {size} bytes"
+
+
+def redacted(resource: str, body: bytes) -> bytes:
+    """Return the body of an object as it may be recorded; the same bytes where nothing has to be hidden.
+
+    Of a Secret that cannot be read nothing is left but an empty document.
+    """
+    if resource != SECRETS:
+        return redacted_text(body)
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+    except UNREADABLE:
+        return b"{}"
+    return msgspec.json.encode(redacted_secret(document))
+
+
+def redacted_secret(secret: Document) -> Document:
+    """Return a Secret without its values, those that `kubectl apply` noted in an annotation included."""
+    made = dict(secret)
+    for field in ("data", "stringData"):
+        if isinstance(values := made.get(field), dict):
+            made[field] = {name: hidden(_size(value, field)) for name, value in values.items()}
+    metadata = made.get("metadata")
+    if isinstance(metadata, dict) and isinstance(notes := metadata.get("annotations"), dict):
+        kept = {
+            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_revealing(text) else text
+            for name, text in notes.items()
+        }
+        made["metadata"] = {**metadata, "annotations": kept}
+    return made
+
+
+def redacted_text(text: bytes) -> bytes:
+    """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
+    if not any(sign in text for sign in _SIGNS):
+        return text
+    text = _PRIVATE_KEY.sub(_shown, text)
+    text = _TOKEN.sub(_shown, text)
+    text = _AUTHORIZATION.sub(lambda found: found[1] + b" " + hidden(len(found[2])).encode(), text)
+    return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
+
+
+def redacted_line(line: Line) -> Line:
+    """Return a line of the event log as it may be recorded: without hashes over values of Secrets."""
+    data = line.data
+    if "state_hash" not in data and "versions_hash" not in data:
+        of_secret = (line.obj is not None and line.obj["kind"] == SECRET_KIND) or data.get("resource") == SECRETS
+        if not of_secret or "content_sha256" not in data:
+            return line
+        return msgspec.structs.replace(line, data={**data, "content_sha256": ""})
+    kept = {name: value for name, value in data.items() if name not in ("state_hash", "versions_hash")}
+    return redacted_line(msgspec.structs.replace(line, data=kept))
+
+
+def _shown(found: "re.Match[bytes]") -> bytes:
+    return hidden(len(found[0])).encode()
+
+
+def _is_revealing(text: object) -> bool:
+    return isinstance(text, str) and redacted_text(text.encode()) != text.encode()
+
+
+def _size(value: object, field: str) -> int:
+    """Return how many bytes a value has: of `data`, without base64."""
+    text = str(value).encode()
+    if field == "data":
+        try:
+            return len(base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError):
+            pass
+    return len(text)

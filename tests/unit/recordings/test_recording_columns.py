@@ -1,0 +1,293 @@
+"""Rows, columns and frames: however a version is come to, its columns are the same."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.recordings import frames, rows
+from services.recordings.format import Meta
+from services.recordings.frames import FrameError, Mirror, read_frame
+from services.recordings.model import Change, Model
+from services.recordings.reader import Recording
+from services.recordings.writer import Writer
+from tests.unit.recordings.histories import KINDS, History, histories, node, pod
+
+
+def change_of(event):
+    return Change(event.type, event.resource, KINDS[event.resource], event.namespace, event.name, event.uid, event.body)
+
+
+def applied(history, up_to=None):
+    model = Model()
+    for line, event in zip(history.lines[:up_to], history.events[:up_to], strict=True):
+        if event is None:
+            model.move(line.obj["uid"], line.data["to"])
+            continue
+        model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"] == line.rv, (change_of(event),))
+    return model
+
+
+def row(model, table, name):
+    """Return the row of that name as a dict."""
+    columns = model.columns(table)
+    slot = next(i for i, number in enumerate(columns["name"]) if number and model.strings[number] == name)
+    return {column: values[slot].tolist() for column, values in columns.items()}
+
+
+def test_a_pod_row_says_what_a_table_shows():
+    document = pod("web-0", "u", node="n1", phase="Running", cpu="1500m", unbindCount=1, nominatedNodeName="n2")
+    document["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "creationTimestamp": "2026-01-01T00:00:01Z"}
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "o", "controller": True, "apiVersion": "apps/v1"}
+    document["metadata"]["ownerReferences"] = [owner]
+    document["spec"] |= {"priority": 9, "schedulingGroup": {"podGroupName": "g"}}
+
+    found = rows.pod_row(document)
+
+    flags = rows.TERMINATING | rows.NOMINATED | rows.IN_GROUP | rows.WAS_UNBOUND
+    assert (found.cpu, found.memory, found.phase, found.priority) == (1500, 64 << 20, 1, 9)
+    assert (found.owner, found.flags, found.node, found.nominated) == ("ReplicaSet/web", flags, "n1", "n2")
+    assert found.created == 1767225601.0
+    assert rows.pod_row(msgspec.json.encode(document)) == found
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"reason": "Evicted", "phase": "Failed"}, "Evicted"),
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}, "Unschedulable"),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, "CrashLoopBackOff"),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "Error", "exitCode": 1}}}]}, "Error"),
+        ({}, ""),
+    ],
+)
+def test_a_pods_reason_is_the_one_that_kubectl_shows(status, reason):
+    document = pod("p", "u")
+    document["status"] = status
+
+    assert rows.pod_row(document).reason == reason
+
+
+def test_a_node_row_counts_extended_resources_as_devices_and_joins_taints():
+    document = node("n1", "u", ready="Unknown")
+    document["spec"] = {
+        "unschedulable": True,
+        "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}, {"key": "c", "effect": "NoExecute"}],
+    }
+
+    found = rows.node_row(document)
+
+    assert (found.ready, found.unschedulable, found.taints) == (2, True, "a=b:NoSchedule,c:NoExecute")
+    assert (found.cpu, found.memory, found.pods, found.devices, found.zone) == (8000, 32 << 30, 110, 4, "zone-a")
+
+
+@pytest.mark.parametrize("read", [rows.pod_row, rows.node_row, rows.numa_row, rows.slice_row, rows.claim_row])
+def test_a_body_that_is_none_of_the_kind_has_no_row(read):
+    assert read(b'{"metadata": 7}') is None
+    assert read(b"{") is None
+
+
+def test_nodes_have_the_sums_of_the_pods_that_request_of_them():
+    history = History()
+    history.commit("pods", pod("early", "u0", node="n1", cpu="1"))
+    history.commit("nodes", node("n1", "node-1"))
+    history.commit("pods", pod("a", "u1", node="n1", phase="Running", cpu="2"))
+    history.commit("pods", pod("b", "u2", node="n1", phase="Succeeded", cpu="4"))
+    model = applied(history)
+
+    found = row(model, "nodes", "n1")
+    assert (found["req_cpu_m"], found["req_mem"], found["req_pods"]) == (3000, 2 * (64 << 20), 2)
+    assert found["phases"] == [1, 1, 1, 0, 0]
+    assert row(model, "pods", "early")["node"] == 0
+
+    history.commit("nodes", node("n1", "node-1"), "DELETED")
+    model = applied(history)
+    assert row(model, "pods", "early")["node"] == -1
+    assert not model.columns("nodes")["name"].any()
+
+
+def test_devices_of_slices_and_claims_are_counted_on_their_node():
+    model = Model()
+    node_change = Change("ADDED", "nodes", "Node", "", "n1", "node-1", node("n1", "node-1"))
+    pool = {"name": "n1", "generation": 2}
+    slice_ = {
+        "metadata": {"name": "s"},
+        "spec": {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "x"}, {"name": "y"}]},
+    }
+    results = [
+        {"driver": "d", "pool": "n1", "device": "x"},
+        {"driver": "d", "pool": "n1", "device": "y", "adminAccess": True},
+    ]
+    claim = {
+        "metadata": {"name": "c", "namespace": "shop"},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+    model.apply(1, 0.1, True, (node_change,))
+    model.apply(2, 0.2, True, (Change("ADDED", rows.SLICES, "ResourceSlice", "", "s", "s", slice_),))
+    model.apply(3, 0.3, True, (Change("ADDED", rows.CLAIMS, "ResourceClaim", "shop", "c", "c", claim),))
+
+    found = row(model, "nodes", "n1")
+    assert (found["devices"], found["used_devices"]) == (4 + 2, 1)
+
+    model.apply(4, 0.4, True, (Change("DELETED", rows.CLAIMS, "ResourceClaim", "shop", "c", "c"),))
+    assert row(model, "nodes", "n1")["used_devices"] == 0
+
+
+def test_numa_nodes_are_those_of_the_nodes_topology():
+    zones = [
+        {"name": f"node-{i}", "resources": [{"name": "cpu", "allocatable": "16", "available": str(16 - 4 * i)}]}
+        for i in range(2)
+    ]
+    model = Model()
+    topology = {"metadata": {"name": "n1"}, "zones": zones}
+    model.apply(1, 0.1, True, (Change("ADDED", rows.TOPOLOGIES, "NodeResourceTopology", "", "n1", "t", topology),))
+    model.apply(2, 0.2, True, (Change("ADDED", "nodes", "Node", "", "n1", "node-1", node("n1", "node-1")),))
+
+    found = row(model, "nodes", "n1")
+    assert found["numa"] == [16, 16, 0, 0, 0, 0, 0, 0]
+    assert found["numa_req"] == [0, 4, 0, 0, 0, 0, 0, 0]
+
+
+def test_the_lowest_free_slot_is_used_again():
+    history = History()
+    for name in "abc":
+        history.commit("pods", pod(name, f"u-{name}"))
+    history.commit("pods", pod("b", "u-b"), "DELETED")
+    history.commit("pods", pod("a", "u-a"), "DELETED")
+    history.commit("pods", pod("d", "u-d"))
+    model = applied(history)
+
+    names = [model.strings[number] for number in model.columns("pods")["name"]]
+    assert names == ["d", "", "c"]
+
+
+def test_a_pod_whose_body_is_not_recorded_has_a_row_of_facts():
+    model = Model()
+    facts = {"node": "n1", "phase": "Running", "requests": {"cpu": 250, "memory": 5}}
+    model.apply(1, 0.1, True, (Change("ADDED", "pods", "Pod", "shop", "p", "u", None, facts, ()),))
+    model.apply(
+        2,
+        0.2,
+        True,
+        (Change("MODIFIED", "pods", "Pod", "shop", "p", "u", None, {"node": "n1", "phase": "Failed"}, ()),),
+    )
+
+    found = row(model, "pods", "p")
+    assert (found["cpu_m"], found["mem"], found["phase"], found["flags"]) == (250, 5, 3, rows.FROM_FACTS)
+
+
+def test_the_pool_of_a_pod_is_kept_whichever_comes_first():
+    history, model = History(), Model()
+    history.commit("pods", pod("p", "u"))
+    model.move("u", "active", 0.001)
+    model.apply(1, 0.01, True, (change_of(history.events[0]),))
+    assert row(model, "pods", "p")["pool"] == 2
+    model.move("u", "unschedulable")
+    assert row(model, "pods", "p")["pool"] == 5
+    model.move("u", "")
+    assert row(model, "pods", "p")["pool"] == 0
+
+
+def test_pods_have_the_roles_by_which_runs_are_compared():
+    history = History()
+    history.commit("replicasets.apps", {"metadata": {"name": "web-abc", "namespace": "shop", "uid": "rs"}})
+    for name in ("web-x", "web-y"):
+        document = pod(name, name)
+        document["metadata"]["ownerReferences"] = [
+            {"uid": "rs", "kind": "ReplicaSet", "name": "web-abc", "controller": True}
+        ]
+        history.commit("pods", document)
+    model = applied(history)
+
+    roles = [model.strings[number] for number in model.columns("pods")["role"]]
+    assert roles == ["shop/replicaset/web-abc#0", "shop/replicaset/web-abc#1"]
+
+
+def assert_same(expected, found):
+    assert expected.keys() == found.keys()
+    for column, values in expected.items():
+        np.testing.assert_array_equal(values, found[column], column)
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories(), st.integers(1, 5))
+def test_a_mirror_of_deltas_has_the_columns_of_the_whole(history, every):
+    model, mirror = Model(), Mirror()
+    for data in model.frames():
+        mirror.take(data)
+    for number, (line, event) in enumerate(zip(history.lines, history.events, strict=True)):
+        if event is None:
+            model.move(line.obj["uid"], line.data["to"])
+        else:
+            model.apply(event.rv, line.mono_ns / 1e9, line.data["group_end"] == line.rv, (change_of(event),))
+        if number % every == 0:
+            for data in model.delta():
+                mirror.take(data)
+            if event is not None:
+                assert (mirror.rv, mirror.is_in_group) == (event.rv, line.data["group_end"] != line.rv)
+            assert mirror.strings == model.strings
+            for table in ("nodes", "pods"):
+                assert_same(model.columns(table), mirror.tables[table])
+    again = Mirror()
+    for data in (*model.frames(), *(deltas := model.delta())):
+        again.take(data)
+    for data in deltas:
+        mirror.take(data)
+    for table in ("nodes", "pods"):
+        assert_same(again.tables[table], mirror.tables[table])
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.booleans())
+def test_the_columns_at_a_version_are_those_of_all_changes_up_to_it(tmp_path_factory, history, with_bodies):
+    path = tmp_path_factory.mktemp("r") / "a.keprec"
+    writer = Writer(path, Meta())
+    for number, line in enumerate(history.lines):
+        writer.line(line)
+        event = history.events[number]
+        if event is not None and (with_bodies or number % 3):
+            writer.event(event)
+    writer.close(Meta(ended="now"))
+
+    with Recording.open(path) as recording:
+        model, seen = Model(), []
+        for version in recording.replayed(model):
+            if not version.group_end:
+                continue
+            found = recording.model_at(version.rv)
+            assert found.frames() == model.frames()
+            seen.append((version.rv, found))
+        # What was restored goes on as what was folded.
+        for rv, found in seen:
+            for _ in recording.replayed(found, rv):
+                pass
+            assert found.frames() == model.frames()
+
+
+@given(st.binary(max_size=80))
+def test_bytes_that_are_no_frame_are_refused(data):
+    try:
+        read_frame(data)
+    except FrameError:
+        return
+    assert data[1] == frames.FRAME_VERSION
+
+
+def test_a_frame_is_laid_out_as_the_reference_says():
+    history = History()
+    history.commit("pods", pod("p", "u", node="n1"), group_end=False)
+    model = applied(history)
+    strings, _, pods = model.frames()
+
+    assert strings[:4] == bytes((frames.DICT, 1, frames.IN_GROUP | frames.REPLACES, 0))
+    kind, version, flags, count, rv, t = frames.HEAD.unpack_from(pods)
+    assert (kind, version, flags, count, rv, t) == (frames.PODS, 1, 3, 1, 1.0, 0.01)
+    length = int.from_bytes(pods[24:28], "little")
+    assert (28 + length) % 8 == 0
+    header = msgspec.json.decode(pods[28 : 28 + length])
+    assert [each[:3] for each in header["columns"]] == [list(spec) for spec in frames.POD_COLUMNS]
+    assert all(each[3] % 8 == 0 for each in header["columns"])
+    assert header["columns"][0] == ["name", "u32", 1, 0]
+    assert int.from_bytes(pods[28 + length : 32 + length], "little") == model.strings.index("p")
