@@ -8,6 +8,7 @@ Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -72,12 +73,24 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return f"{value:g}" if abs(value) < 1e21 else repr(value)
+        return _float_text(value)
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, Sequence):
         return "[" + " ".join(shown(each) for each in value) + "]"
     return str(value)
+
+
+def _float_text(value: float) -> str:
+    """Return a float with the fewest digits that identify it, from 1e+06 on with an exponent, as Go does."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    exact = Decimal(repr(value)).normalize()
+    if value == 0 or -4 <= exact.adjusted() < 6:
+        return f"{exact:f}"
+    sign, digits, _ = exact.as_tuple()
+    head, rest, exponent = digits[0], "".join(map(str, digits[1:])), exact.adjusted()
+    return f"{'-' * sign}{head}{'.' + rest if rest else ''}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
 def _json(value: Any) -> str:

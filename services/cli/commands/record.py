@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from services.api.times import format_time
-from services.cli.exchange import access_of, cluster_options, writing
+from services.cli.exchange import access_of, anonymise_option, cluster_options, writing
 from services.cli.mesh_state import transport_of
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
+from services.exchange.anonymiser import Anonymising, read_salt, shift_of
 from services.exchange.cluster import Cluster
 from services.exchange.format import format_named
 from services.exchange.kubeconfig import Access
@@ -54,12 +55,14 @@ SIMULATORS = {"kss": "kss-record"}
     "--format", "format_name", default="keprec", show_default=True, metavar="FORMAT", help="keprec, kwok or kss"
 )
 @click.option("--duration", default="", metavar="DURATION", help="how long, for example 60s [until Ctrl-C]")
+@anonymise_option
 @cluster_options
 @data_option
 def COMMAND(  # noqa: N802
     path: Path,
     format_name: str,
     duration: str,
+    salt: Path | None,
     kubeconfig: Path | None,
     context: str,
     as_user: str,
@@ -74,13 +77,20 @@ def COMMAND(  # noqa: N802
     with refusing(Refused, StateError, ValueError):
         seconds = parse_duration(duration) if duration else None
         access = access_of(kubeconfig, context, data)
+        key = read_salt(salt) if salt is not None else b""
+        if key:
+            if format_name == "keprec":
+                fail("--anonymise: a .keprec is written as it is; want --format kwok")
+            click.echo("names are replaced as they come (HMAC-SHA256): their order is not kept", err=True)
         if format_name == "keprec":
             return _record_keprec(path, seconds, kubeconfig, data, shlex.join(["keplab", *sys.argv[1:]]))
         format_name = SIMULATORS.get(format_name, format_name)
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         made: list[Recorder] = []
         with suppress(KeyboardInterrupt):
-            asyncio.run(_record(access, as_user, names, selector, path, format_name, seconds, kubeconfig is None, made))
+            asyncio.run(
+                _record(access, as_user, names, selector, path, format_name, seconds, kubeconfig is None, made, key)
+            )
     for recorder in made:
         for line in recorder.failures:
             click.echo(f"left out: {line}", err=True)
@@ -98,12 +108,16 @@ async def _record(
     seconds: float | None,
     is_own: bool,
     made: list[Recorder],
+    key: bytes,
 ) -> None:
     clock = RealClock()
     async with Cluster(access, as_user=as_user) as cluster:
         kinds = [each for each in await cluster.kinds(names) if names or each.name not in LEFT_OUT]
-        with writing(path, format_name, clock.wall()) as writer:
-            recorder = Recorder(cluster, writer, clock, selector=selector, has_secrets=is_own)
+        # Times of kwokctl's files are relative to their beginning.
+        shift_s = shift_of(key) if key and format_name != "kwok" else 0.0
+        with writing(path, format_name, clock.wall() + shift_s) as writer:
+            shown = Anonymising(writer, key, shift_s) if key else writer
+            recorder = Recorder(cluster, shown, clock, selector=selector, has_secrets=is_own)
             made.append(recorder)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
