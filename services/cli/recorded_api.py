@@ -13,8 +13,9 @@ from services.api.printing import cells
 from services.api.resources import resources
 from services.api.selectors import Selector, parse_field_selector, parse_label_selector
 from services.api.times import format_micro_time
-from services.cli.mesh_api import CHANGES_MAX, Refused, ServedKind
+from services.cli.mesh_api import CHANGES_MAX, Refused
 from services.cli.output import fail
+from services.client.discovery import ServedKind
 from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
 
