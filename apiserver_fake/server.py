@@ -86,7 +86,7 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
 """What `system:monitor` may get (guarantees 8.3)."""
-SHOWN = re.compile("/(metrics|configz|explain/.+)")
+SHOWN = re.compile("/(metrics|rates|configz|explain/.+)")
 """What `keplab:ui` may get of every process: figures, settings, and why a pod is where it is."""
 EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
