@@ -4,12 +4,11 @@ import numpy as np
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.explain.node_groups import NAMED_MAX, NodeGroup, node_groups
-from scheduler.explain.would_fit import Filters
 from services.api.kinds.node import Taint
 
 
 def ask(world, pod):
-    return node_groups(Filters(world.runner, world.cache, world.queue.nominator, 0.0), PodInfo(pod))
+    return node_groups(world.runner, world.cache.columns, world.queue.nominator, 0.0, PodInfo(pod))
 
 
 def test_nodes_with_the_same_answer_are_one_group_and_reasons_keep_together(cluster, a):
