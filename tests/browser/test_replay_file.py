@@ -125,6 +125,8 @@ def test_a_large_file_says_what_to_leave_out(tmp_path, history, monkeypatch):
 def test_bad_input_is_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"detail: want everything or decisions, not 'all'"):
         ui_page.write_page([], tmp_path / "a.html", "all")
+    with pytest.raises(ValueError, match="name a recording"):
+        ui_page.write_page([], tmp_path / "a.html")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"there is no recording in .*empty"):
         ui_page.write_page([tmp_path / "empty"], tmp_path / "a.html")
