@@ -406,7 +406,7 @@ class Scheduler:
             return
         attempt = self._attempts.begin(queued, now)
         core.profiles.attempt()
-        result = await self._choose(info, now)
+        result = await self._choose(info, now, attempt.span.traceparent)
         self._attempts.decided(attempt)
         if self._record_writer is not None:
             self._record_writer.note(info, core.profiles.of(info), result, now)
@@ -424,13 +424,13 @@ class Scheduler:
                 # Without any node no plugin rejected the pod: it is tried again by the clock.
                 await self._failures.fail(attempt, reason, result.message)
 
-    async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+    async def _choose(self, info: PodInfo, now: float, traceparent: str) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
         profile, extenders = self._core.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._held_changes.hold()
-        return await extenders.schedule(profile, info, now)
+        return await extenders.schedule(profile, info, now, traceparent)
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
         """Evict whom PostFilter chose, and put the pod back."""

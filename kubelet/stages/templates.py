@@ -58,10 +58,11 @@ class TemplateError(ValueError):
 class Template:
     """A text as read once; equal objects and contexts give equal results."""
 
-    def __init__(self, text: str) -> None:
-        """Read it. Raises: TemplateError naming the line."""
+    def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
+        """Read it. `names`: functions that the context answers besides those of KWOK. Raises: TemplateError naming the
+        line."""
         self.text = text
-        parser = _Parser(_pieces(text.strip()))
+        parser = _Parser(_pieces(text.strip()), NAMES | names)
         self._body, ended = parser.body(("",))
         if ended != "":
             raise TemplateError(f"line {parser.line}: unexpected {{{{{ended}}}}}")
@@ -229,8 +230,8 @@ def _number(text: str) -> int | float:
 
 
 class _Parser:
-    def __init__(self, pieces: list[_Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: list[_Piece], names: frozenset[str]) -> None:
+        self._pieces, self._functions = pieces, names
         self._next = 0
         self._tokens: tuple[_Token, ...] = ()
         self._at = 0
@@ -411,7 +412,7 @@ class _Parser:
             case "word" if token.text in _WORDS:
                 return _constant(_WORDS[token.text])
             case "word":
-                if token.text not in NAMES:
+                if token.text not in self._functions:
                     raise self._error(f"function {token.text!r} is not supported")
                 call = _call(token.text, [])
                 return lambda run, dot: call(run, dot, ())

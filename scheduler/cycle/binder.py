@@ -172,7 +172,7 @@ class Binder:
         extender_bind = self.extender_bind(info)
         try:
             if extender_bind is not None:
-                await extender_bind(call.node_name)
+                await extender_bind(call.node_name, span.traceparent)
                 result = BindResult(Outcome.OK)
             else:
                 causes, count = (span.traceparent,), call.expected_unbind_count

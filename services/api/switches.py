@@ -121,6 +121,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/start-fence"),
     Switch("kubelet.status_batching", "faithful", "write statuses serially and coalesced, or at once", "kubelet 11",
            "docs/benchmarks/README.md", ("faithful", "immediate")),
+    Switch("store.raw", False, "administrators may write objects straight into the store, past admission",
+           "simulator 5.3", "docs/how-to/other-tools.md"),
     Switch("unbind.api", "subresource", "form of the unbind: the kubelet calls POST pods/unbind or DELETE "
            "pods/binding, or asks a controller by a condition; or none", f"{_UNBIND} 4.2", "unbinding/binding-delete",
            ("subresource", "binding_delete", "condition", "none")),

@@ -57,7 +57,7 @@ def redacted_secret(secret: Document) -> Document:
     metadata = made.get("metadata")
     if isinstance(metadata, dict) and isinstance(notes := metadata.get("annotations"), dict):
         kept = {
-            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_telling(text) else text
+            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_revealing(text) else text
             for name, text in notes.items()
         }
         made["metadata"] = {**metadata, "annotations": kept}
@@ -104,7 +104,7 @@ def _shown(found: "re.Match[bytes]") -> bytes:
     return hidden(len(found[0])).encode()
 
 
-def _is_telling(text: object) -> bool:
+def _is_revealing(text: object) -> bool:
     return isinstance(text, str) and redacted_text(text.encode()) != text.encode()
 
 

@@ -23,12 +23,14 @@ MINUTES = "takes minutes or an hour; tests of its own run it with small amounts"
 NAMED = "a sentence names it"
 READERS = "names what the reader has: a file, a KIND, an etcd, a folder of a real node"
 HOW = {
+    r"(?!ui|record|replay|import|export).*\S+\.keprec.*": "tests/component/scenarios/test_recorded_commands.py runs each with a recording",
+    r"events --event sched.moved --for pod/web-0": "as `events --for`; tests/component/scheduler/test_queue_moves.py",
     r"component .*": "becomes another program, which would be this one's end; tests/compose",
     r"--help|(\S+ )*--help|switches.*|measures( -o json| utilization)?|scenarios.*|bench scheduler --list": "alone",
     r"verbs( pod| expect| kill -o json| -o markdown)?|completion \w+|doctor.*": "alone",
     r"new (experiment|plugin|controller|kind) .*": "tests/unit/cli runs each, and the test that it makes",
     r"verbs --editor .*": "writes into the reader's editor; tests/unit/scenarios reads what it writes",
-    r"run .*--containers .*": "needs Docker; tests/compose",
+    r"(run|compare) .*--containers .*": "needs Docker; tests/compose",
     r"run runaway": "as `run experiments/runaway/runaway.txt`",
     r"runs.*": "after the simulated",
     r"run experiments/[\w/-]+\.txt": "scenario",
@@ -59,7 +61,8 @@ HOW = {
     r"run experiments/races/freed-capacity.txt --schedule race.json": "tests/unit/explore/test_replay.py replays a schedule",
     r"device-plugin.*": "ends with Ctrl-C; tests/process/test_devices_as_processes.py",
     r"dra-driver.*": "ends with Ctrl-C; tests/process/test_dra_driver_by_hand.py",
-    r"run -o json": NAMED,
+    r"(run|trace) -o json": NAMED,
+    r"(import|export|record|replay|scale|raw|snapshot).*": "tests/process/test_exchange.py runs each, with files of its own",
     r"diff RV1 RV2": READERS,
     r"down --purge": "as `down --data /tmp/mesh --purge`, which is run",
     r"store --accept-loss": "there is no loss; tests/durability has one",

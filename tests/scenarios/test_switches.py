@@ -40,6 +40,7 @@ ROWS = {
     "kubelet.unbind_teardown": Row(("after",)),
     "kubelet.start_fence": Row((False,)),
     "kubelet.status_batching": Row((), {"immediate": "the end is the same, how fast is a benchmark"}),
+    "store.raw": Row((), {True: "no scenario writes by hand; a component test and `keplab raw` do"}),
     "unbind.api": Row(("subresource", "condition"), {
         "none": "then the kubelet fails the pod as with kubelet.on_reject=fail: a runaway",
     }),

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 import services.scenarios.script.fault_verbs as fault_verbs
+import services.scenarios.script.play_verbs as play_verbs
 import services.scenarios.script.workload as workload
 from kubelet.deviceplugin.emulated.plugin import ACTS as PLUGIN_ACTS
 from kubelet.deviceplugin.emulated.plugin import check_act
@@ -36,7 +37,16 @@ from services.scenarios.script.value_types import DURATION, INTEGER, SECONDS, ch
 OBJECTS: Final = workload.TOPIC
 CHANGES: Final = "Changes"
 TIME: Final = "Time and answers"
-TOPICS: Final = ("Settings", OBJECTS, CHANGES, TIME, "Expectations", fault_verbs.TOPIC, fault_verbs.OF_NODES)
+TOPICS: Final = (
+    "Settings",
+    OBJECTS,
+    CHANGES,
+    play_verbs.TOPIC,
+    TIME,
+    "Expectations",
+    fault_verbs.TOPIC,
+    fault_verbs.OF_NODES,
+)
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 PLUGIN_BACK_S = 10.0
 """So long a scenario waits for a device plugin that is not there."""
@@ -662,6 +672,7 @@ async def gone(context: ScenarioContext, step: Step) -> None:
 VERBS: Final[dict[str, Verb]] = {
     **{name: _made(maker) for name, maker in workload.MAKERS.items()},
     **verbs_in(globals()),
+    **play_verbs.VERBS,
     **fault_verbs.VERBS,
 }
 
