@@ -30,6 +30,7 @@ from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.cycle_state import CycleError
@@ -159,9 +160,11 @@ class Scheduler:
             self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
-        self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
-        records = self._record_writer.records if self._record_writer is not None else None
-        pods = clients.pods.lister
+        pods, records = clients.pods.lister, None
+        self._record_writer: RecordWriter | None = None
+        if self._switches.record == "annotations":
+            self._record_writer = self._begin_record(handle)
+            records = self._record_writer.records
         self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys)
         self._crash = ""
         self._ready = False
@@ -170,6 +173,19 @@ class Scheduler:
         clients.pods.on_change(partial(handle_change, self._on_pod))
         for view, informer in clients.others.items():
             informer.on_change(partial(handle_change, partial(self._on_other, view)))
+
+    def _begin_record(self, handle: Handle) -> RecordWriter:
+        """Return the writer of the decision record, connected to all that it records."""
+        own = self._switches
+        rules = RecordRules("" if own.record_skip == "empty" else None, own.records_all)
+        writer = RecordWriter(self._core, self._clients.client, self._clients.pods.lister.get, rules)
+        self._failures.on_failed = writer.failed
+        handle.record.add = writer.add_custom_result
+        if self._extenders is not None:
+            self._extenders.on_answer = writer.asked
+        if self._core.group_cycle is not None:
+            self._core.group_cycle.on_result = writer.note
+        return writer
 
     @property
     def is_ready(self) -> bool:
@@ -484,6 +500,8 @@ class Scheduler:
             await self._reject(attempt, status)
             return
         core.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), attempt.now)
+        if waits and self._record_writer is not None:
+            self._record_writer.waits(info)
         if queued.is_rescued:
             data = {"moved_by": queued.moved_by, "plugins": list(queued.rescued_from)}
             self._recorder.line("sched.flush_rescue", info, node, span, data)

@@ -300,6 +300,11 @@ REGISTER: tuple[Switch, ...] = (
            "docs/how-to/recordings.md", ("off", "on")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
            "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded", ("memory", "annotations")),
+    Switch("scheduler.record_skip", "empty", "what such a record says of a plugin that skips at PreFilter or PreScore: "
+           "an empty text as kube-scheduler-simulator, or nothing",
+           "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded-skip", ("empty", "omit")),
+    Switch("scheduler.record_all", False, "such a record has also the nodes that a sampling cycle did not look at",
+           "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded-all"),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2",
            "unbinding/descheduler-choice"),
     Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2",

@@ -140,6 +140,8 @@ class Loader:
             stored = await self._client.create(resource.name, linked)
             self.loaded.created += 1
         except AlreadyExists:
+            if self._rules.keeps_existing:
+                return str(metadata_of(await self._client.get(resource.name, key)).get("uid") or "")
             stored = await self._update(resource, key, linked)
             self.loaded.updated += 1
         self.loaded.known.add((resource.name, key))

@@ -29,6 +29,7 @@ from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
     API_SERVER_AS_CLIENT,
     CLAIM_CONTROLLER,
+    SIMULATOR_API,
     Schedulers,
     component_of,
     driver_name,
@@ -86,6 +87,7 @@ class MeshOptions:
     process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
     events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
     mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
+    `simulator_api`: flags of the process that serves kube-scheduler-simulator's API, None for no such process.
     `resource`: OpenTelemetry's resource attributes of every process's spans, besides its own.
     """
 
@@ -115,6 +117,7 @@ class MeshOptions:
     certificate_life: timedelta = certificates.LIFE
     schedulers: Schedulers = field(default_factory=Schedulers)
     resource: Mapping[str, str] = field(default_factory=dict)
+    simulator_api: tuple[str, ...] | None = None
 
 
 def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
@@ -202,6 +205,10 @@ class Supervisor:
             rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._driver_arguments()]
             await self._start_all([child for child in rest if child.name not in self._options.without])
+            if self._options.simulator_api is not None:
+                await self._start_all(
+                    [self._add(SIMULATOR_API, self._simulator_arguments(self._options.simulator_api))]
+                )
             self._is_ready = True
             self._write_state()
             self._tasks.append(asyncio.create_task(self._keep_state()))
@@ -424,6 +431,12 @@ class Supervisor:
         """Return the flags that say who a process is."""
         assert self._credentials is not None
         return ["--token-file", str(self._credentials.of(process)), *self._connection(process)]
+
+    def _simulator_arguments(self, given: Sequence[str]) -> list[str]:
+        """Return the flags of the simulator API: a client as the administrator is one, which restarts schedulers."""
+        schedulers = [each.name for each in self._options.schedulers.processes() if each.config]
+        restarted = [flag for name in schedulers for flag in ("--scheduler", name)]
+        return [*given, *self._credentials_of("admin"), "--mesh-dir", str(self._data), *restarted]
 
     def _apiserver_arguments(self, name: str) -> list[str]:
         assert self._credentials is not None

@@ -36,6 +36,7 @@ from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
+from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation import simloop
@@ -59,7 +60,14 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    scenario = read_scenario(text, str(path))
+    operations: tuple[Operation, ...] = ()
+    if is_operations(text):
+        try:
+            name, found = read_operations(text)
+        except ValueError as error:
+            raise ScriptError(f"{path}: {error}") from None
+        operations, text = tuple(found), as_scenario(name, found)
+    scenario = replace(read_scenario(text, str(path)), operations=operations)
     measures_of(scenario)
     return scenario
 

@@ -63,6 +63,8 @@ HOW = {
     r"dra-driver.*": "ends with Ctrl-C; tests/process/test_dra_driver_by_hand.py",
     r"(run|trace) -o json": NAMED,
     r"(import|export|record|replay|scale|raw|snapshot).*": "tests/process/test_exchange.py runs each, with files of its own",
+    r"sync.*": "follows a cluster until Ctrl-C; tests/component/exchange/test_sync.py",
+    r"run (FILE|two-steps)\.yaml": "tests/scenarios/test_kep_140.py runs such files",
     r"diff RV1 RV2": READERS,
     r"down --purge": "as `down --data /tmp/mesh --purge`, which is run",
     r"store --accept-loss": "there is no loss; tests/durability has one",

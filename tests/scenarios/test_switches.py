@@ -122,6 +122,8 @@ ROWS = {
     "scheduler.event_recorder": Row(("record",)),
     "telemetry.queue_moves": Row((), {"on": "it observes; tests/component/scheduler/test_queue_moves.py reads the lines"}),
     "scheduler.record": Row(("memory",)),
+    "scheduler.record_skip": Row(("omit",)),
+    "scheduler.record_all": Row((False,)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),
     "descheduler.reasons": Row(("*",)),

@@ -95,6 +95,8 @@ class Scenario:
     """By path, files that stand inside the scenario instead of beside it."""
     begin: Begin | None = None
     """The snapshot that the mesh begins from; None: it begins empty."""
+    operations: tuple[Any, ...] = ()
+    """The operations of KEP-140 that the scenario was made of; () for one in keplab's own language."""
     measures: tuple[tuple[int, str], ...] = ()
     """What is measured besides what every run measures: the line's number, and what follows `measure`."""
 
