@@ -35,9 +35,9 @@ RUN /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-v
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
 RUN mkdir -p /data /runs /switches /credentials/authority /credentials/apiserver /credentials/scheduler /credentials/controllers \
-      /credentials/claim-controller /credentials/kubelet /credentials/admin /credentials/lab /credentials/monitor /credentials/etcd-0 /credentials/etcd-1 /credentials/etcd-2 \
-      /members/etcd-0 /members/etcd-1 /members/etcd-2 /members/prometheus && \
-    chown -R 10001:10001 /data /runs /switches /credentials /members && chmod -R go-rwx /data /credentials /members
+      /credentials/claim-controller /credentials/kubelet /credentials/admin /credentials/lab /credentials/monitor /credentials/ui /credentials/etcd-0 /credentials/etcd-1 /credentials/etcd-2 \
+      /members/etcd-0 /members/etcd-1 /members/etcd-2 /members/prometheus /telemetry/events /telemetry/spans && \
+    chown -R 10001:10001 /data /runs /switches /credentials /members /telemetry && chmod -R go-rwx /data /credentials /members /telemetry
 COPY --from=packages /opt/keplab /opt/keplab
 WORKDIR /app
 USER 10001:10001

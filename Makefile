@@ -10,7 +10,9 @@ SEED ?= 0
 WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install hooks demo test test-newest lint types bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.PHONY: help install hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,17 +37,29 @@ test: lint types ## every layer of tests, and a share of them on the oldest and 
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/durability tests/interop -n 4 --dist loadfile
+	$(BIN)/pytest tests/browser -n 2 --dist loadfile -rs
 	$(BIN)/python -m tests.pythons
 
 test-newest: $(READY) ## unit, component and architecture tests and all scenarios on the oldest and the newest other Python of this machine
 	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
 	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
 
+browser: ## have Chromium for tests of the live page, where apt-get may install it; without one they skip
+ifeq ($(CHROMIUM),)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null \
+	  || echo "no Chromium could be installed: tests of the live page skip"; \
+	else echo "no Chromium: tests of the live page skip; apt-get install chromium"; fi
+else
+	@echo "$(CHROMIUM)"
+endif
+
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m protos --check
+	$(BIN)/python -m services.ui.vendor --check
 	$(BIN)/python -m tests.architecture.structure
 
 types: $(READY) ## mypy --strict
@@ -53,6 +67,9 @@ types: $(READY) ## mypy --strict
 
 bench: $(READY) ## measure, and write docs/benchmarks/
 	$(BIN)/python -m benchmarks
+
+ui-bench: $(READY) ## measure the live page in Chromium: first picture, frames, seeks, memory; writes docs/benchmarks/ui.md
+	$(BIN)/python -m tests.browser.bench
 
 soak: $(READY) ## HOURS=1 (or a part of one) of churn and faults; what grows is judged after a warm-up; Ctrl-C judges what is there
 	$(BIN)/keplab bench soak --hours $(HOURS)

@@ -68,7 +68,7 @@ from services.api.errors import (
     NotFound,
     Unauthorized,
 )
-from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, Credential, Identity
+from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, PAGE, Credential, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
@@ -88,6 +88,8 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
 """What `system:monitor` may get (guarantees 8.3)."""
+SHOWN = re.compile("/(metrics|rates|configz|explain/.+)")
+"""What `keplab:ui` may get of every process: figures, settings, and why a pod is where it is."""
 EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
@@ -377,6 +379,8 @@ class ApiServer:
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
         """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
         if identity.user == MONITOR.user and asked.path in MONITORED and asked.verb == "get":
+            return ""
+        if identity.user == PAGE.user and asked.verb == "get" and SHOWN.fullmatch(asked.path):
             return ""
         policy = self._parts()[0].policy_for(identity)
         decision = policy.decide(identity, asked) if policy is not None else Decision(MASTERS_GROUP in identity.groups)

@@ -214,6 +214,10 @@ class Scheduler:
         """Return the configuration in force, under upstream's name."""
         return {"kubescheduler.config.k8s.io": self._configured.document(self._core.profiles.lineups())}
 
+    def rates(self) -> dict[str, float]:
+        """Return how many pods wait in which pool, for those who ask each second."""
+        return {f'scheduler_pending_pods{{queue="{pool.value}"}}': n for pool, n in self._core.queue.pools.items()}
+
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
         return self.explainer.routes()

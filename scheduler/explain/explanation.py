@@ -13,6 +13,7 @@ import msgspec
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
+from scheduler.explain.node_groups import node_groups
 from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
 from scheduler.resize.deferral import waits
@@ -80,6 +81,7 @@ class Explainer:
                 f"it waits for the scheduler {live.spec.scheduler_name!r}; this one is {', '.join(core.profiles.names)}"
             )
         found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
+        found["filters"], found["node_groups"] = self._node_groups(queued)
         found["would_fit_if"] = self._would_fit(queued)
         found["devices"] = self._devices(queued)
         if self.records is not None:
@@ -101,6 +103,15 @@ class Explainer:
             "rejected_by": sorted(queued.unschedulable_plugins | queued.pending_plugins),
             "wakes_on": self.core.queue.wakes_on(queued),
         }
+
+    def _node_groups(self, queued: QueuedPod | None) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return what the filters say of the nodes now; nothing of a pod that has a node or is gated."""
+        if queued is None or queued.info.spec.node_name or queued.pool is Pool.GATED:
+            return [], []
+        core = self.core
+        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self.now())
+        asked, groups = node_groups(filters, PodInfo(queued.info.pod))
+        return asked, msgspec.to_builtins(groups)
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
         if queued is None or queued.info.spec.node_name:

@@ -394,10 +394,13 @@ class Runner:
                 return _of(status, plugin, f'running "{plugin.name}" filter plugin')
         return SUCCESS
 
-    def diagnose(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> Diagnosis:
+    def diagnose(
+        self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible, made: Diagnosis | None = None
+    ) -> Diagnosis:
         """Return, for a pod without feasible node, who refused which nodes why.
-        A node is charged to the first plugin that refused it, in the profile's order."""
-        diagnosis = Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
+        A node is charged to the first plugin that refused it, in the profile's order. `made`: what is filled in, a new
+        one unless given."""
+        diagnosis = made or Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
         rejection = found.prepared.rejection
         if rejection is not None:
             diagnosis.pre_filter_message = rejection.message

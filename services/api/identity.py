@@ -161,6 +161,8 @@ CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 """The shared informers and the leader election of the controllers act as this one."""
 MONITOR = Identity("system:monitor")
 """Who scrapes: metrics and health, of every process (guarantees 8.3)."""
+PAGE = Identity("keplab:ui")
+"""The server of the live page: it reads, and changes nothing in this name."""
 KUBELET_CLIENT = Identity("kube-apiserver-kubelet-client")
 """The API server as it calls kubelets."""
 CLAIM_MANAGER = Identity("system:claim-controller")

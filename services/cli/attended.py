@@ -25,6 +25,7 @@ from services.api.errors import UNREADABLE
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
+from services.cli.page_process import PageProcess
 from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers
 from services.runtime.real import write_atomically
@@ -250,8 +251,9 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         telemetry=Budget(given["telemetry_maxsize"] * MIB, given["telemetry_maxbackup"]),
         telemetry_mib_max=given["telemetry_total"],
         certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
+        has_faults=given["faults"] or given["ui"],
     )
-    return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show))
+    return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show, has_page=given["ui"]))
 
 
 def _audit(given: dict[str, Any]) -> list[str]:
@@ -265,7 +267,7 @@ def _value(name: str, text: str) -> str:
     return str(Path(text).absolute()) if name in ETCD_FILES else text
 
 
-async def _run(supervisor: Supervisor, output: str, show: Show) -> int:
+async def _run(supervisor: Supervisor, output: str, show: Show, *, has_page: bool = False) -> int:
     stopping = asyncio.Event()
     received: list[int] = []
 
@@ -276,6 +278,7 @@ async def _run(supervisor: Supervisor, output: str, show: Show) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal, number)
+    page: PageProcess | None = None
     start = asyncio.create_task(supervisor.start())
     waiting = asyncio.create_task(stopping.wait())
     try:
@@ -286,6 +289,13 @@ async def _run(supervisor: Supervisor, output: str, show: Show) -> int:
             await asyncio.gather(start, return_exceptions=True)
             return EXIT_INTERRUPTED
         start.result()
+        if has_page:
+            page = PageProcess(supervisor.data_dir)
+            try:
+                supervisor.show_page(await page.start())
+            except BaseException:
+                await asyncio.shield(asyncio.ensure_future(supervisor.stop()))
+                raise
         status = supervisor.status()
         if output == "json":
             print_json(status)
@@ -295,6 +305,8 @@ async def _run(supervisor: Supervisor, output: str, show: Show) -> int:
         await waiting
         if output != "json":
             click.echo("stopping")
+        if page is not None:
+            await page.stop()
         await supervisor.stop()
     finally:
         waiting.cancel()

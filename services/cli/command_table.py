@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     "Run a mesh": (
         Row("up", "Start a mesh of processes on this machine"),
         Row("status", "Show the processes of the mesh and where to reach it"),
+        Row("ui", "Show a mesh as it runs, in a browser"),
         Row("down", "Stop the mesh; what is stored stays"),
         Row("restart", "Restart processes of the mesh"),
         Row("rotate", "Renew the certificates of the mesh now"),

@@ -6,24 +6,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
+from typing import Any, Protocol
+from urllib.parse import urlencode
 
 import msgspec
 import yaml
 
 from services.api.errors import UNREADABLE
-from services.api.metrics.apis import COMPUTED
 from services.cli.output import EXIT_FAILED, fail
+from services.client.discovery import DISCOVERY, TABLE, ServedKind, kinds_of
 from services.runtime.mesh_directory import read_state
 
 TIMEOUT_S = 30.0
-DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PAGE_OBJECTS = 500
 NO_QUERY: Mapping[str, object] = {}
-SECOND_NAMES = frozenset((("events.k8s.io", "events"),))
-"""Kinds that another group serves as well."""
 
 
 class Refused(Exception):
@@ -32,35 +28,6 @@ class Refused(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
-
-
-class ServedKind(NamedTuple):
-    """A kind as the API server serves it: `path` is that of its group version, `has_past`: its objects are stored."""
-
-    kind: str
-    plural: str
-    singular: str
-    short_names: tuple[str, ...]
-    group: str
-    path: str
-    is_namespaced: bool
-    has_past: bool
-
-    @property
-    def title(self) -> str:
-        """The plural with its group, as kubectl takes it: `deployments.apps`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    def is_called(self, name: str) -> bool:
-        """Whether a user means this kind by that name: plural, singular, short, kind, with or without its group."""
-        plain, _, group = name.lower().partition(".")
-        names = (self.plural, self.singular, self.kind.lower(), *self.short_names)
-        return plain in names and (not group or self.group == group or self.group.startswith(f"{group}."))
-
-    def place(self, namespace: str = "", *rest: str) -> str:
-        """Return the path of the collection, or of an object with what follows it."""
-        inside = ("namespaces", namespace) if self.is_namespaced and namespace else ()
-        return "/".join((self.path, *(quote(each, safe="") for each in (*inside, self.plural, *rest))))
 
 
 def read_kubeconfig(path: Path) -> tuple[str, str, ssl.SSLContext]:
@@ -159,7 +126,7 @@ class MeshApi:
         found: list[ServedKind] = []
         for root in ("/api", "/apis"):
             for group in self.get(root, DISCOVERY)["items"]:
-                found += _kinds_of(group)
+                found += kinds_of(group)
         return found
 
     def kind_named(self, name: str) -> ServedKind:
@@ -180,28 +147,6 @@ class MeshApi:
             if not after:
                 return
             query = {"continue": after}
-
-
-def _kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
-    name = group["metadata"].get("name", "")
-    seen: set[str] = set()
-    for version in group["versions"]:
-        path = f"/apis/{name}/{version['version']}" if name else f"/api/{version['version']}"
-        for each in version.get("resources", ()):
-            plural, verbs = each["resource"], each["verbs"]
-            if plural in seen or (name, plural) in SECOND_NAMES or "get" not in verbs:
-                continue
-            seen.add(plural)
-            yield ServedKind(
-                each["responseKind"]["kind"],
-                plural,
-                each.get("singularResource", ""),
-                tuple(each.get("shortNames", ())),
-                name,
-                path,
-                each["scope"] == "Namespaced",
-                "list" in verbs and (f"{plural}.{name}" if name else plural) not in COMPUTED,
-            )
 
 
 def _message(error: urllib.error.HTTPError) -> str:

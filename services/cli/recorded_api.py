@@ -13,8 +13,9 @@ from services.api.printing import cells
 from services.api.resources import resources
 from services.api.selectors import Selector, parse_field_selector, parse_label_selector
 from services.api.times import format_micro_time
-from services.cli.mesh_api import CHANGES_MAX, Refused, ServedKind
+from services.cli.mesh_api import CHANGES_MAX, Refused
 from services.cli.output import fail
+from services.client.discovery import ServedKind
 from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
 
@@ -67,6 +68,9 @@ class RecordedApi:
                 raise Refused(f"{kind.title} {name}: the body of version {version.rv} is not recorded{facts}", GONE)
             return bodies[0]
         self._remark(kind, [version for version, body in found if body is None])
+        if kind.title in resources():
+            for body in bodies:  # lists of built-in kinds say it once
+                del body["apiVersion"], body["kind"]
         return {
             "kind": f"{kind.kind}List",
             "apiVersion": "v1",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Generic, TypeVar, Unpack
+from typing import Any, Final, Generic, Protocol, TypeVar, Unpack
 
 import msgspec
 import structlog
@@ -41,12 +41,30 @@ _EVERYTHING: Final[Part] = {"namespace": "", "field_selector": "", "label_select
 log = structlog.get_logger()
 
 
+class Followed(Protocol):
+    """What takes one kind's state and changes: an informer, or what only passes them on."""
+
+    resource: str
+
+    def replaced(self, items: list[Item], rv: int) -> None:
+        """Exactly these objects exist at that version."""
+        ...
+
+    def happened(self, event: WatchEvent) -> None:
+        """One object changed."""
+        ...
+
+    def progressed(self, rv: int, *, is_bookmark: bool) -> None:
+        """All that concerns the kind was seen up to that version."""
+        ...
+
+
 class Reflector:
     """Keeps one informer at the server's state; `run` never returns."""
 
     def __init__(
         self,
-        informer: Informer[Any],
+        informer: Followed,
         api: Api,
         part: Part,
         *,

@@ -15,11 +15,15 @@ from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
 from services.client.channel import BATCH_REQUESTS_MAX, LEAVE_MAX_S, Link, taken
+from services.telemetry.metrics import Histogram
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
 BODY_BYTES_MAX = 3 << 20
 SWEEP_S = 1.0
+ANSWER_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of how long answers take: on one machine most take less than Prometheus' first bucket."""
+TOO_MANY, SERVER_ERROR = 429, 500
 
 
 @dataclass(slots=True)
@@ -50,6 +54,12 @@ class Calls:
         self._is_leaving = False
         self.requests = 0
         self.batches = 0
+        self.answers = 0
+        self.sent_bytes = self.received_bytes = 0
+        """Of the objects carried, without their envelopes."""
+        self.errors = {"unknown": 0, "server": 0}
+        """Requests without an answer, and answers that say the server could not (429 and 5xx)."""
+        self.took_s = Histogram(ANSWER_BOUNDS_S)
 
     @property
     def in_flight(self) -> int:
@@ -75,8 +85,17 @@ class Calls:
         self._pending[number] = pending
         self._outbox[number] = None
         self._has_work.set()
+        began_s = loop.time()
         try:
-            return await pending.answer
+            response = await pending.answer
+        except UnknownOutcome:
+            self.errors["unknown"] += 1
+            raise
+        else:
+            self.took_s.observe(loop.time() - began_s)
+            if response.code == TOO_MANY or response.code >= SERVER_ERROR:
+                self.errors["server"] += 1
+            return response
         finally:
             if pending.timer is not None:
                 pending.timer.cancel()
@@ -143,6 +162,7 @@ class Calls:
                 pending.is_sent = True
                 batch.append(pending.message)
                 size += len(pending.request.body) + 200
+                self.sent_bytes += len(pending.request.body)
             if batch:
                 self.batches += 1
                 self.requests += len(batch)
@@ -157,9 +177,11 @@ class Calls:
         pending = self._pending.get(message.id)
         if pending is None or pending.answer.done():
             return
+        self.received_bytes += len(message.body)
         if message.more:
             pending.parts.append(message.body)
             return
+        self.answers += 1
         body = b"".join((*pending.parts, message.body)) if pending.parts else message.body
         pending.answer.set_result(
             Response(code=message.code, rv=message.rv, body=body, warnings=tuple(message.warnings))

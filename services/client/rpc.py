@@ -21,7 +21,7 @@ from services.client.channel import Link
 from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from services.client.tls import ClientTls
@@ -159,6 +159,28 @@ class RpcTransport:
 METRICS: Final[Metrics[RpcTransport]] = Metrics(
     counter("keplab_rpc_requests_total", "Requests sent.", lambda rpc: rpc._calls.requests),
     counter("keplab_rpc_batches_total", "Frames that carried them.", lambda rpc: rpc._calls.batches),
+    counter(
+        "keplab_rpc_messages_total",
+        "Messages by direction: requests sent, answers and watch events received.",
+        lambda rpc: {"sent": rpc._calls.requests, "received": rpc._calls.answers + rpc._watches.events},
+        "direction",
+    ),
+    counter(
+        "keplab_rpc_bytes_total",
+        "Bytes of the objects in them, without envelopes.",
+        lambda rpc: {
+            "sent": rpc._calls.sent_bytes,
+            "received": rpc._calls.received_bytes + rpc._watches.received_bytes,
+        },
+        "direction",
+    ),
+    counter(
+        "keplab_rpc_errors_total",
+        "Requests without an answer (unknown), and answers that the server cannot (server).",
+        lambda rpc: rpc._calls.errors,
+        "reason",
+    ),
+    histogram("keplab_rpc_duration_seconds", "How long answers took.", lambda rpc: rpc._calls.took_s),
     counter("keplab_rpc_renewals_total", "Channels made for newer certificates.", lambda rpc: rpc._link.renewals),
     counter("keplab_rpc_reconnects_total", "Connections made after the first.", lambda rpc: rpc._link.reconnects),
     gauge("keplab_rpc_requests_in_flight", "Requests without an answer.", lambda rpc: rpc._calls.in_flight),

@@ -54,6 +54,7 @@ class Watches:
         self._drained = asyncio.Event()
         self._queued_bytes = 0
         self._received_at = 0.0
+        self.events = self.received_bytes = 0
 
     @property
     def open(self) -> int:
@@ -162,6 +163,8 @@ class Watches:
                     initial_events_end=e.initial_events_end,
                 )
             )
+        self.events += len(events)
+        self.received_bytes += size
         if events:
             watch.queue.append((size, events))
             watch.queued_bytes += size

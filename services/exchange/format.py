@@ -77,7 +77,8 @@ class Format:
     `fits`: whether a file begins so, given its first 64 KiB, uncompressed and without a byte order mark. `read`: raises
     Refused, also while the stream is read. `write`: given the file and when the recording began, seconds since the
     epoch; None: it is only read. `has_changes`: whether it can say what became of the objects. `options`: the names
-    that `Reading.options` may have. `refusal`: why files of this format cannot be used, and what to do.
+    that `Reading.options` may have. `kinds`: the wire names of those that it can have, () for any.
+    `refusal`: why files of this format cannot be used, and what to do.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Format:
     write: Callable[[BinaryIO, float], Writer] | None = None
     has_changes: bool = False
     options: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     refusal: str = ""
     read_many: Callable[[Sequence[Source], Reading], Stream] | None = None
     """For traces whose tables are a file each: one stream of all."""

@@ -56,11 +56,16 @@ _LAST: Final = (PODS, VOLUMES)
 @dataclass(frozen=True)
 class Rules:
     """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
-    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays."""
+
+    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays. `has_kubelets`:
+    kubelets act on what is loaded, so the status of a pod that is bound and not over is its kubelet's: it starts what
+    it does not know to be running.
+    """
 
     pods: Pods = "as-they-are"
     keep_owners: bool = True
     keeps_existing: bool = False
+    has_kubelets: bool = False
 
 
 def rank(resource: str) -> int:
@@ -89,11 +94,17 @@ def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
         if rules.pods == "pending":
             made["spec"].pop("nodeName", None)
             status = None
+        if rules.has_kubelets and made["spec"].get("nodeName") and not _is_over(status):
+            status = None
         if not rules.keep_owners:
             metadata.pop("ownerReferences", None)
             for name in ("serviceAccountName", "serviceAccount"):
                 made["spec"].pop(name, None)
     return Prepared(made, status if isinstance(status, dict) and status else None, bool(given.get("deletionTimestamp")))
+
+
+def _is_over(status: Any) -> bool:
+    return isinstance(status, dict) and status.get("phase") in ("Succeeded", "Failed")
 
 
 def owners_of(document: Document) -> list[Document]:

@@ -29,6 +29,7 @@ from services.api.identity import (
     CLAIM_MANAGER,
     CONTROLLER_MANAGER,
     MONITOR,
+    PAGE,
     SCHEDULER,
     Hosting,
     Identity,
@@ -48,6 +49,10 @@ KUBECONFIG_FILE = "kubeconfig"
 CLIENTS_FOLDER = "kubeconfigs"
 LAB = "lab"
 """The kubelet host that a scenario brings to a running mesh, and the folder with what it needs."""
+UI = "ui"
+"""The server of the live page, as its files here are called."""
+PAGE_TOKEN_FILE = "page.token"
+"""Beside them, of a mesh in containers: the text that opens the page in a browser."""
 FOLDER = "credentials"
 """Where a mesh's data directory has them."""
 MONITOR_FILE = "monitor.token"
@@ -110,9 +115,16 @@ def make(
         return text
 
     admin = token(ADMIN)
-    users = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLER_MANAGER, CLAIM_CONTROLLER: CLAIM_MANAGER}
+    users = {
+        "admin": ADMIN,
+        UI: PAGE,
+        "scheduler": SCHEDULER,
+        "controllers": CONTROLLER_MANAGER,
+        CLAIM_CONTROLLER: CLAIM_MANAGER,
+    }
     files: dict[str, dict[str, str]] = {
         "admin": {ADMIN.user: admin},
+        UI: {PAGE.user: token(PAGE)},
         "scheduler": {SCHEDULER.user: token(SCHEDULER)},
         "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controller_identities())},
         CLAIM_CONTROLLER: {
@@ -145,6 +157,11 @@ def admin_headers(data: Path) -> dict[str, str]:
         return {"Authorization": f"Bearer {admin_tokens(data)[ADMIN.user]}"}
     except (OSError, *UNREADABLE, KeyError):
         return {}
+
+
+def page_tokens(data: Path) -> dict[str, str]:
+    """Return the live page's token by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
+    return msgspec.json.decode((data / FOLDER / f"{UI}.json").read_bytes(), type=dict[str, str])
 
 
 def admin_tokens(data: Path) -> dict[str, str]:
@@ -321,7 +338,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     serving = signer.server("apiserver", [*hosts_named, *arguments.server_name])
     calling = signer.client("apiserver-kubelet-client", API_SERVER_AS_CLIENT)
     _hand_out(out / "apiserver", signer, {"apiserver": serving, "apiserver-kubelet-client": calling})
-    alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
+    alike = ("scheduler", "controllers", CLAIM_CONTROLLER, UI)
     processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
         pairs = {"client": client_pair(signer, component, made.users[process])}
@@ -329,6 +346,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             pairs["serving"] = signer.server("kubelet")
         _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
+    if not (out / UI / PAGE_TOKEN_FILE).exists():
+        _put(out / UI / PAGE_TOKEN_FILE, f"{seeded_random(None).getrandbits(256):064x}".encode())
     if arguments.lab_node_prefix:
         client, host = (client_pair(signer, name, made.users[name]) for name in ("admin", f"kubelet/{LAB}"))
         _hand_out(out / LAB, signer, {"client": client, "host": host})

@@ -42,7 +42,7 @@ FOLDERS = (
     SOCKETS_FOLDER,
 )
 """What a mesh has below its directory."""
-NAMES = frozenset((*FOLDERS, "kubeconfig", "mesh", "supervisor"))
+NAMES = frozenset((*FOLDERS, "kubeconfig", "mesh", "supervisor", "ui"))
 """And files, by what stands before the first dot."""
 
 

@@ -43,7 +43,7 @@ from services.runtime.config import (
     parse,
 )
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_paths
-from services.runtime.health import PROCESS_METRICS, Guard, HealthServer
+from services.runtime.health import PROCESS_METRICS, Guard, HealthServer, HttpResponse
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
 from services.runtime.real import (
     FileDisk,
@@ -291,7 +291,7 @@ class _Process:
             stalled_s=lambda: self._watcher.stalled_s() if self._watcher is not None else 0.0,
             metrics=lambda: self._metrics(component),
             configuration=lambda: {**self._configuration(component), **getattr(component, "configz", dict)()},
-            routes=getattr(component, "http_routes", list)(),
+            routes=[("/rates", lambda _: self._rates(component)), *getattr(component, "http_routes", list)()],
             guard=self._guard(component),
             allowed_hosts=config.health_allowed_hosts,
         )
@@ -416,6 +416,13 @@ class _Process:
         while True:
             await asyncio.sleep(LOOK_PERIOD_S)
             watchdog.look(under_way(), time.monotonic())
+
+    def _rates(self, component: Component) -> HttpResponse:
+        """Return the few counters that are asked for each second, named as in /metrics, at a tenth of its cost."""
+        found: dict[str, float] = dict(self._transport.metrics()) if self._transport is not None else {}
+        found["process_cpu_seconds_total"] = time.process_time()
+        found["process_resident_memory_bytes"] = kernel.resident_bytes()
+        return 200, "application/json", msgspec.json.encode({**found, **getattr(component, "rates", dict)()})
 
     def _metrics(self, component: Component) -> dict[str, float]:
         own = PROCESS_METRICS.of(None)

@@ -24,6 +24,7 @@ from services.api.identity import ADMIN, NO_STAGES, SERVICE_ACCOUNT_PREFIX, Host
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials, rotation
+from services.runtime.breaking import Breaking
 from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
     API_SERVER_AS_CLIENT,
@@ -49,6 +50,7 @@ from services.runtime.mesh_directory import (
 )
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.roles import read_role
+from services.telemetry.eventlog import FileEventLog, new_incarnation
 from services.telemetry.pieces import DEFAULT, DIRECTORY_MIB_MAX, MIB, Budget, make_private, trim
 
 READY_MAX_S = 60.0
@@ -139,13 +141,15 @@ class Supervisor:
     def __init__(self, options: MeshOptions, lock_fd: int = -1) -> None:
         """`lock_fd`: what holds the directory already, as `lock` returned it."""
         self._options = options
-        self._data = options.data_dir.absolute()
+        self.data_dir = self._data = options.data_dir.absolute()
+        """The directory it runs on."""
         self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
         """The kubeconfig of the administrator."""
         self.events_dir, self.spans_dir = self._data / "events", self._data / "spans"
         """Where the processes' event logs and span files are."""
         self.sockets_dir = self._data / SOCKETS_FOLDER
         """Where the nodes' sockets are, a directory a node."""
+        self._page = ""
         self._clock = RealClock()
         self._random = seeded_random(None)
         self._log = structlog.get_logger()
@@ -160,6 +164,8 @@ class Supervisor:
         self._is_ready = False
         self._state_error = ""
         self._restarting = asyncio.Lock()
+        self._breaking = Breaking(self, self._clock, has_files=options.has_faults, component_of=component_of)
+        self._event_file: FileEventLog | None = None
         self._control: ControlServer | None = None
 
     async def start(self) -> None:
@@ -217,8 +223,12 @@ class Supervisor:
         """Stop every process, last started first, the API servers and etcd last of all; release the directory."""
         for task in self._tasks:
             task.cancel()
+        self._breaking.close()
         if self._control is not None:
             await self._control.close()
+        if self._event_file is not None:
+            self._event_file.close()
+            self._event_file = None
         for child in self.children.values():
             child.is_wanted = False
         last = ("apiserver", "etcd")
@@ -320,6 +330,10 @@ class Supervisor:
             "security": self._options.security,
             "switches": list(self._options.switches),
             "certificate_life_s": self._options.certificate_life.total_seconds(),
+            "engine": self._options.engine,
+            "page": self._page,
+            "has_faults": self._options.has_faults,
+            "faults": self._breaking.status(),
             "processes": [
                 {
                     "name": child.name,
@@ -337,6 +351,11 @@ class Supervisor:
                 for child in self.children.values()
             ],
         }
+
+    def show_page(self, address: str) -> None:
+        """Have the status say where the live page is that is served beside the mesh."""
+        self._page = address
+        self._write_state()
 
     def client_transport(self, identity: str = "", server: str = "") -> RpcTransport:
         """Return a new connection as one identity, "" for the administrator; close it when done. `server`: one of
@@ -643,6 +662,7 @@ class Supervisor:
         except OSError as error:
             child.last_error = f"{child.name} cannot be started: {error.strerror or error}"
             return EXIT_IO
+        self._breaking.ended(child.name)
         if child.is_wanted:
             child.last_error = child.why(code)
         return code
@@ -686,9 +706,25 @@ class Supervisor:
                 return {"status": self.status()}
             case {"verb": "restart", "names": [*names]}:
                 return await self._restart_all([str(name) for name in names])
+            case {"verb": "break", **wanted}:
+                return self._break(wanted)
             case {"verb": "host", "nodes": [*nodes]}:
                 return await self._host([node for node in nodes if isinstance(node, dict)])
         return {"error": f"no request of a supervisor: {request.get('verb')}", "is_usage": True}
+
+    def _break(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Cause a fault, or end one; the first has the supervisor keep an event log of them."""
+        if self._breaking.events is None:
+            try:
+                budget = self._options.telemetry
+                life = new_incarnation(seeded_random(None))
+                self._event_file = FileEventLog(self.events_dir, "supervisor", self._clock, life, budget)
+            except OSError as error:
+                return {"error": f"{self.events_dir}: {error.strerror}", "is_usage": False}
+            self._breaking.events = self._event_file
+        answer = self._breaking.perform(wanted)
+        self._write_state()
+        return answer
 
     async def _restart_all(self, names: Sequence[str]) -> dict[str, Any]:
         """Restart these one after the other, all when none is named, in the order in which they were started."""

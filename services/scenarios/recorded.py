@@ -1,6 +1,6 @@
 """What a recording says: what was decided, why a pod was where it was, and a state to begin from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -39,11 +39,22 @@ def explained(recording: Recording, namespace: str, name: str, rv: int) -> dict[
     """Return why a pod was where it was at a version, as `keplab explain -o json` has it; None of a pod that nothing is
     known of. `left_out` says what is not known of the past."""
     stop = recording.stop_at(rv)
+    known = f"{namespace}/{name}"
+    decisions = [each for each in decisions_of(recording) if each.name == known]
+    version = recording.version_of("pods", namespace, name, stop)
+    pool = recording.model_at(stop).pool_of(version.uid) if version is not None else ""
+    return explanation(recording, decisions, known, stop, pool)
+
+
+def explanation(
+    recording: Recording, decisions: Sequence[Decision], known: str, stop: int, pool: str
+) -> dict[str, Any] | None:
+    """Return the same from what is at hand: `decisions` about the pod `known`, and its pool at `stop`, a version at
+    which one may stop."""
+    namespace, _, name = known.partition("/")
     version = recording.version_of("pods", namespace, name, stop)
     until_s = _until(recording, stop)
-    known = f"{namespace}/{name}"
-    tried = [each for each in decisions_of(recording) if each.name == known and each.at_s <= until_s]
-    tried = [each for each in tried if each.event in SCHEDULER_EVENTS]
+    tried = [each for each in decisions if each.event in SCHEDULER_EVENTS and each.at_s <= until_s]
     attempts = [each for each in tried if each.event == "sched.attempt"]
     if version is None and not attempts:
         return None
@@ -55,7 +66,6 @@ def explained(recording: Recording, namespace: str, name: str, rv: int) -> dict[
     why = last.why if last is not None else {}
     totals, has_scores = why.get("total", {}), "rejected" in why
     node = (pod.get("spec") or {}).get("nodeName") or facts.get("node", "")
-    model = recording.model_at(stop)
     return {
         "pod": known,
         "uid": version.uid if version is not None else "",
@@ -63,7 +73,7 @@ def explained(recording: Recording, namespace: str, name: str, rv: int) -> dict[
         "exists": version is not None,
         "phase": status.get("phase") or facts.get("phase", ""),
         "node": node,
-        "pool": model.pool_of(version.uid) if version is not None else "",
+        "pool": pool,
         "since_s": round(_time_at(recording, stop) - last.at_s, 6) if last is not None else None,
         "outcome": last.outcome if last is not None else "",
         "attempts": why.get("attempt", 0),

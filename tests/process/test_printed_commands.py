@@ -41,6 +41,8 @@ HOW = {
     r"compare experiments/first-life/.*": "simulated",
     r"diff latest~1 latest": "after the simulated",
     r"up --nodes 5 --detach": "mesh",
+    r"ui --page race.html .*|ui --run .*": READERS,
+    r"ui.*": "serves until Ctrl-C; tests/process/test_page.py asks it",
     r"status.*|get .*|history .*|restart.*|trace pod/\S+( -o json)?|explain (pod/\S+|scheduler/queue)( -\S+ \S+)?": "mesh",
     r"logs( scheduler --tail 20| --since 5m -o json)?|events( --for pod/web-0 --since 5m)?": "mesh",
     r"logs kubelet -f|events -w .*": "follows until Ctrl-C; tests/process follows them",

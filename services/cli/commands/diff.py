@@ -10,10 +10,11 @@ import msgspec
 from apiserver_fake.registry.differences import Difference, differences
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console, progress_bar
-from services.cli.mesh_api import Objects, Refused, ServedKind
+from services.cli.mesh_api import Objects, Refused
 from services.cli.output import EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
 from services.cli.recording import runs_folder_option
 from services.cli.sources import objects_of, opened, source_options
+from services.client.discovery import ServedKind
 from services.recordings.format import META, SUFFIX
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun, is_version

@@ -50,7 +50,7 @@ def COMMAND(  # noqa: N802
     """
     with refusing(Refused):
         access = access_of(kubeconfig, context, data)
-        names = [word for word in kinds.split(",") if word]
+        names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         key = read_salt(salt) if salt is not None else b""
         if salt is not None and format_named(format_name).rewrite is None:
             fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
@@ -90,5 +90,6 @@ async def _export(
     if other:
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
-    click.echo(f"{recorder.objects - sum(other.values())} objects are in {shown}")
+    written = getattr(writer, "written", recorder.objects - sum(other.values()))
+    click.echo(f"{written} objects are in {shown}")
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

@@ -7,9 +7,10 @@ import click
 import yaml
 
 from services.cli import completing
-from services.cli.mesh_api import Refused, ServedKind, split_target
+from services.cli.mesh_api import Refused, split_target
 from services.cli.output import EXIT_OK, fail, print_json, print_table
 from services.cli.sources import objects_of, source_options
+from services.client.discovery import ServedKind
 
 EPILOG = """\
 \b

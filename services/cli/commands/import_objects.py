@@ -225,7 +225,9 @@ async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
             objects = (replace(each, document=by.document(each.document)) for each in objects)
         if asked.is_dry:
             return _count(objects, asked.output)
-        loaded = await _load(objects, len(spool), replace(asked.rules, keep_owners=is_kept), asked.data)
+        loaded = await _load(
+            objects, len(spool), replace(asked.rules, keep_owners=is_kept, has_kubelets=True), asked.data
+        )
     if asked.output == "json":
         print_json(loaded_document(loaded))
     else:

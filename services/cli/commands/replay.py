@@ -16,7 +16,6 @@ from services.api.errors import UnknownOutcome
 from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
-from services.cli.commands import compare
 from services.cli.commands.import_objects import scenario_text
 from services.cli.exchange import (
     anonymise_option,
@@ -210,9 +209,13 @@ def COMMAND(  # noqa: N802
             fail("--lenient is for a mesh that runs; in virtual time a recording is read whole")
         with steps, _as_scenario(asked, fault) as scenario:
             if arms:
+                keplab = context.find_root().command
+                assert isinstance(keplab, click.Group), "keplab has commands"
+                command = keplab.get_command(context, "compare")
+                assert command is not None, "it is in the table"
                 return int(
                     context.invoke(
-                        compare.COMMAND,
+                        command,
                         file=scenario,
                         arms=arms,
                         seeds=seeds,
@@ -255,6 +258,7 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
             "pending" if asked.pods == "pending" else "as-they-are",
             keep_owners=not is_simulators,
             keeps_existing=is_simulators,
+            has_kubelets=True,
         )
         loaded = await Loader(client, rules).load(stream.objects)
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)

@@ -174,6 +174,11 @@ def _print(state: dict[str, Any]) -> None:
     shown = (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target"), ("security", "security"))
     for label, key in shown:
         click.echo(f"{label:<12}{state[key]}")
+    if state.get("page"):
+        click.echo(f"{'page':<12}{state['page']}")
+    for fault in state.get("faults", ()):
+        left = "" if fault["left_s"] is None else f", {fault['left_s']:.0f} s left"
+        click.secho(f"{'fault':<12}{fault['target']}: {fault['action']}{left}", fg="yellow")
     if state["certificates"]:
         first = min((each for each in state["certificates"]), key=lambda each: each["expires"])
         left = duration(parse_time(first["expires"]) - time.time())

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-import msgspec
 from rich.text import Text
 
 from services.cli.live import console
@@ -13,6 +12,7 @@ from services.cli.sources import opened, recording_of, source_options
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
+from services.scenarios.traces.document import document
 from services.scenarios.traces.waterfall import Row, Waterfall, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
@@ -105,35 +105,6 @@ def _recorded(path: Path) -> list[FinishedSpan]:
 def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
     with refusing(ScriptError):
         return simulate(load_scenario(scenario), seed=seed, traced=True).spans
-
-
-def document(fall: Waterfall) -> dict[str, object]:
-    """Return the JSON document of `keplab trace -o json`."""
-    return {
-        "pod": msgspec.to_builtins(fall.pod),
-        "trace_id": fall.trace_id,
-        "spans": [
-            {
-                "service": s.service,
-                "resource": s.origin,
-                "name": s.name,
-                "start_ns": s.start_ns,
-                "end_ns": s.end_ns,
-                "trace_id": s.trace_id,
-                "span_id": s.span_id,
-                "parent": s.parent,
-                "links": s.links,
-                "attributes": s.attributes,
-                "error": s.error,
-            }
-            for s in fall.spans
-        ],
-        "critical_path": [{"what": piece.what, "ms": piece.ms} for piece in fall.critical_path],
-        "total_ms": fall.total_ms,
-        "phase": fall.phase,
-        "is_running": fall.is_running,
-        "is_connected": fall.is_connected,
-    }
 
 
 def _show(fall: Waterfall, *, is_simulated: bool) -> None:

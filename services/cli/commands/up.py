@@ -36,6 +36,7 @@ Examples:
   keplab up --security strict --certificate-life 24h
   keplab up --stages experiments/stages/pod-fast.yaml
   keplab up --nodes 2 --device-sockets
+  keplab up --ui
   keplab up --role examples/train-job/role.yaml --set reserved_for.mode=kep5194 --set GenericWorkload=true
   keplab up --simulator-api --simulator-open
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
@@ -183,6 +184,8 @@ Examples:
     metavar="MIB",
     help="what events, spans and logs of all processes may take together; 0: no limit",
 )
+@click.option("--faults", is_flag=True, help="processes take faults of their links (`keplab ui --allow-break`)")
+@click.option("--ui", is_flag=True, help="serve the live page as well; with --faults")
 @click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
@@ -234,6 +237,8 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     click.echo(f"  gRPC         {status['grpc_target']}")
     if status["security"] == "strict":
         click.echo("  security     strict: mutual TLS on every gRPC connection")
+    if status["page"]:
+        click.echo(f"  page         {status['page']}")
     for process in status["processes"]:
         if process["name"] == "simulator-api":
             click.echo(f"  simulator    http://127.0.0.1:{process['ports'].get('http', 0)}/api/v1")
@@ -277,7 +282,7 @@ def _detach(given: dict[str, Any], fd: int) -> int:
     write_holder(fd, child.pid)
     os.close(fd)
     try:
-        status = _wait_until_ready(child, data, log_path)
+        status = _wait_until_ready(child, data, log_path, has_page=given["ui"])
     except BaseException:
         child.terminate()
         child.wait()
@@ -289,7 +294,7 @@ def _detach(given: dict[str, Any], fd: int) -> int:
     return EXIT_OK
 
 
-def _wait_until_ready(child: subprocess.Popen[bytes], data: Path, log_path: Path) -> dict[str, Any]:
+def _wait_until_ready(child: subprocess.Popen[bytes], data: Path, log_path: Path, *, has_page: bool) -> dict[str, Any]:
     deadline = time.monotonic() + DETACHED_READY_MAX_S
     while True:
         if child.poll() is not None:
@@ -298,7 +303,8 @@ def _wait_until_ready(child: subprocess.Popen[bytes], data: Path, log_path: Path
             lines = [line for line in log_path.read_text("utf-8", "replace").splitlines() if line.strip()]
             raise MeshError(lines[-1].removeprefix("Error: ") if lines else f"the mesh ended with {child.returncode}")
         state = read_state(data)
-        if state is not None and state.get("ready") and state.get("supervisor_pid") == child.pid:
+        is_up = state is not None and state.get("ready") and state.get("supervisor_pid") == child.pid
+        if is_up and state is not None and (state.get("page") or not has_page):
             return state
         if time.monotonic() > deadline:
             raise MeshError(f"the mesh is not ready after {DETACHED_READY_MAX_S:g} s; see {log_path}")

@@ -65,6 +65,8 @@ subjectaccessreviews.authorization.k8s.io
 kube-apiserver-kubelet-client get,create                  nodes/proxy nodes/log nodes/metrics nodes/stats
 system:monitor                get                         nodes/metrics nodes/stats
 group:system:node-hosts       patch                       pods nodes                                      own-host
+keplab:ui                     read                        *
+keplab:ui                     get                         */history
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes

@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity, node_identity
 from services.api.wire import Api
-from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.config import MeshError
-from services.runtime.machine import LATE_SUFFIX, READ_AGAIN, LateRequest, MachineFaults, Strike
-from services.runtime.real import write_atomically
+from services.runtime.breaking import FaultFiles
+from services.runtime.machine import LATE_SUFFIX, LateRequest, Strike
 from services.runtime.supervisor import Supervisor
 from services.scenarios.mesh import Site
 from services.telemetry import kernel
@@ -23,25 +21,13 @@ LOOK_S = 0.005
 LOOK_FOR_LATE_S = 0.05
 
 
-class FaultFiles:
-    """The faults of every process's machine. A process that is down finds them when it comes back."""
+class StrikingFaultFiles(FaultFiles):
+    """The same for the processes of a supervisor, with what ends or stops one in the middle of something."""
 
     def __init__(self, supervisor: Supervisor) -> None:
+        super().__init__(supervisor.faults_file_of, supervisor.kill)
         self._supervisor = supervisor
-        self._faults: dict[str, MachineFaults] = {}
         self._strikes = 0
-
-    def set(self, name: str, **faults: Any) -> None:
-        """Have the machine of a process suffer from this from now on; what is not named stays as it is."""
-        made = self._faults[name] = msgspec.structs.replace(self._faults.get(name, MachineFaults()), **faults)
-        write_atomically(self._supervisor.faults_file_of(name), msgspec.json.encode(made))
-        with suppress(MeshError, ProcessLookupError):
-            self._supervisor.kill(name, READ_AGAIN)
-
-    def link(self, name: str, node: str, faults: LinkFaults) -> None:
-        """Set the faults of a process's own link, or of one node's."""
-        links = {**self._faults.get(name, MachineFaults()).links, node: faults}
-        self.set(name, links={way: found for way, found in links.items() if found != HEALTHY})
 
     async def struck(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
         """Return once the process was ended or stopped at the site; a life that ends before is followed by the next."""

@@ -31,7 +31,7 @@ from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.processes.event_files import Incomplete, Tail
-from services.scenarios.processes.machine_faults import FaultFiles, deliver_late_requests
+from services.scenarios.processes.machine_faults import StrikingFaultFiles, deliver_late_requests
 from services.scenarios.processes.nodes_ready import nodes_ready
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 from services.telemetry.pieces import KEEP_ALL
@@ -82,7 +82,7 @@ class ProcessMesh:
                 resource=resource or {},
             )
         )
-        self._fault_files = FaultFiles(self._supervisor)
+        self._fault_files = StrikingFaultFiles(self._supervisor)
         self._transports: dict[str, RpcTransport] = {}
         self._tail = Tail(self.data_dir / "events")
         self._on_line = on_line

@@ -32,7 +32,8 @@ def test_every_process_gets_its_identities_and_the_server_knows_them_all(tmp_pat
     assert ("system:node-host:h0", ["system:node-hosts"]) == known[host["system:node-host:h0"]]
     assert ("system:mesh-admin", ["system:mesh-admins"]) == known[made.admin_token]
     assert ("system:monitor", []) == known[(tmp_path / "monitor.token").read_text()]
-    assert 6 + len(controllers) + len(claims) == len(known)
+    assert ("keplab:ui", []) == known[content(made.of("ui"))["keplab:ui"]]
+    assert 7 + len(controllers) + len(claims) == len(known)
 
 
 def test_only_their_owner_may_read_token_files(tmp_path):

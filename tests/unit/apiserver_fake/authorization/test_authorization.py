@@ -43,6 +43,7 @@ IDENTITIES = [
     host_identity("h4", Hosting(node_prefix="n", stages=Stages(pods=StageFields(finalizers=("*",))))),
     Identity("system:auditor"),
     Identity("system:monitor"),
+    Identity("keplab:ui"),
     Identity("kube-apiserver-kubelet-client"),
     Identity("system:claim-controller"),
     Identity("system:chaos"),

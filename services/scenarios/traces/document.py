@@ -1,0 +1,34 @@
+"""A waterfall as the JSON document that `keplab trace -o json` prints and the live page draws. Pure."""
+
+import msgspec
+
+from services.scenarios.traces.waterfall import Waterfall
+
+
+def document(fall: Waterfall) -> dict[str, object]:
+    """Return spans, critical path, and what they add up to."""
+    return {
+        "pod": msgspec.to_builtins(fall.pod),
+        "trace_id": fall.trace_id,
+        "spans": [
+            {
+                "service": s.service,
+                "resource": s.origin,
+                "name": s.name,
+                "start_ns": s.start_ns,
+                "end_ns": s.end_ns,
+                "trace_id": s.trace_id,
+                "span_id": s.span_id,
+                "parent": s.parent,
+                "links": s.links,
+                "attributes": s.attributes,
+                "error": s.error,
+            }
+            for s in fall.spans
+        ],
+        "critical_path": [{"what": piece.what, "ms": piece.ms} for piece in fall.critical_path],
+        "total_ms": fall.total_ms,
+        "phase": fall.phase,
+        "is_running": fall.is_running,
+        "is_connected": fall.is_connected,
+    }

@@ -1,0 +1,237 @@
+"""Where the mesh is that the page shows: of a data directory on this machine, or in containers beside this one.
+
+Either says which processes there are and where their health ports are; the rest of the server does not know which.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.api.identity import ADMIN, PAGE
+from services.client.rpc import RpcTransport
+from services.client.tls import ClientTls, TlsError, TlsFiles
+from services.runtime import certificates, credentials
+from services.runtime.components import component_of
+from services.runtime.config import MeshError
+from services.runtime.control import NoAnswer, ask
+from services.runtime.mesh_directory import holder, parent_of, read_state
+from services.runtime.real import RealClock, seeded_random
+from services.telemetry import kernel
+
+SUPERVISOR_MAX_S: Final = 5.0
+HEALTH_PORT: Final = 8081
+SERVICES: Final = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
+"""The names by which components of a mesh in containers are reached."""
+REST_PORT: Final = 7080
+_CONTAINER: Final[Mapping[str, Any]] = {
+    "pid": 0,
+    "port": HEALTH_PORT,
+    "ports": {"health": HEALTH_PORT},
+    "ready": True,
+    "state": "Running",
+    "uptime_s": 0.0,
+    "restarts": 0,
+    "last_error": "",
+}
+"""What is known of a container that its name leads to."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How one mesh is reached. `reader`, `writer`: tokens of the page and the administrator ("" for none). `events`,
+    `spans`: folders with what its processes write, None where they cannot be seen."""
+
+    grpc_target: str
+    rest_url: str
+    reader: str
+    writer: str
+    authority: Path
+    tls: ClientTls | None
+    events: Path | None
+    spans: Path | None
+    switches: tuple[str, ...] = ()
+
+    def transport(self) -> RpcTransport:
+        """Return a new connection in the page's own name; call it inside the running loop."""
+        tokens = {PAGE.user: self.reader}
+        return RpcTransport(self.grpc_target, tokens, clock=RealClock(), random=seeded_random(None), tls=self.tls)
+
+    def trust(self) -> ssl.SSLContext:
+        """Return what REST connections are made with."""
+        return ssl.create_default_context(cafile=str(self.authority))
+
+
+class Place(Protocol):
+    """Where the processes of the mesh are."""
+
+    access: Access
+    can_kill: bool
+    """Whether faults can be caused here."""
+
+    async def status(self) -> dict[str, Any]:
+        """Return the processes as `keplab status` shows them, and the faults in force. Raises: MeshError."""
+        ...
+
+    def health_url(self, process: Mapping[str, Any]) -> str:
+        """Return where a process answers, `http://HOST:PORT`; "" when it has no such port."""
+        ...
+
+    async def command(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the supervisor's answer. Raises: MeshError."""
+        ...
+
+    def how_to_break(self, target: str, action: str) -> str:
+        """Return the command line that does by hand what cannot be done here; "" where it can."""
+        ...
+
+
+class LocalMesh:
+    """The mesh on a data directory of this machine."""
+
+    can_kill = True
+
+    def __init__(self, data: Path, *, may_write: bool = False) -> None:
+        """Raises: MeshError when none runs there, or it knows no `keplab:ui`."""
+        self._data = data.absolute()
+        state = read_state(data)
+        if state is None or not state.get("started"):
+            starting = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}"
+            raise MeshError(f"{starting}; start one with `keplab up`, or show recordings with --run FILE.keprec")
+        try:
+            reader = credentials.page_tokens(data)[PAGE.user]
+            writer = credentials.admin_tokens(data)[ADMIN.user] if may_write else ""
+        except FileNotFoundError as error:
+            raise MeshError(
+                f"{error.filename}: not there; a mesh of this version has it: keplab down, keplab up"
+            ) from None
+        except (OSError, *UNREADABLE, KeyError) as error:
+            raise MeshError(f"{data / credentials.FOLDER}: {error}") from None
+        folder = data / credentials.FOLDER
+        self.access = Access(
+            state["grpc_target"],
+            state["rest_url"],
+            reader,
+            writer,
+            folder / "ca.crt",
+            self._tls(folder) if state["security"] == "strict" else None,
+            data / "events",
+            data / "spans",
+            tuple(state["switches"]),
+        )
+
+    @staticmethod
+    def _tls(folder: Path) -> ClientTls:
+        try:
+            pair = credentials.client_pair(certificates.authority(folder), credentials.UI, PAGE)
+            return ClientTls(TlsFiles(pair.certificate, pair.key, folder / "ca.crt"))
+        except (OSError, ValueError, TlsError) as error:
+            raise MeshError(f"{folder}: {error}") from None
+
+    async def status(self) -> dict[str, Any]:
+        """Return what the supervisor says, or what it wrote last, as the kernel confirms it. Raises: MeshError."""
+        return await asyncio.to_thread(self._status)
+
+    def _status(self) -> dict[str, Any]:
+        try:
+            state = dict(ask(self._data, {"verb": "status"}, SUPERVISOR_MAX_S)["status"])
+        except (NoAnswer, KeyError) as error:
+            found = read_state(self._data)
+            if found is None:
+                raise MeshError(f"no mesh runs on {self._data}") from None
+            state = {**found, "conditions": [{"type": "SupervisorNotAnswering", "process": "", "message": str(error)}]}
+        for process in state["processes"]:
+            pid = process["pid"]
+            if pid and parent_of(pid) != state["supervisor_pid"]:
+                process["ready"], process["state"], process["uptime_s"] = False, "Gone", 0.0
+            elif pid and (found_state := kernel.state_and_parent(pid)) is not None and found_state[0] == "T":
+                process["state"] = "Stopped"
+        return state
+
+    def health_url(self, process: Mapping[str, Any]) -> str:
+        """Return where a process answers on this machine."""
+        port = (process.get("ports") or {}).get("health", 0)
+        return f"http://127.0.0.1:{port}" if port else ""
+
+    async def command(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the supervisor's answer. Raises: MeshError."""
+        try:
+            return await asyncio.to_thread(ask, self._data, request, SUPERVISOR_MAX_S)
+        except NoAnswer as error:
+            raise MeshError(str(error)) from None
+
+    def how_to_break(self, target: str, action: str) -> str:
+        """Return "": here it can be done."""
+        return ""
+
+
+@dataclass
+class ContainerMesh:
+    """The mesh in the containers of a compose project, seen from one of them."""
+
+    access: Access
+    can_kill: bool = field(default=False, init=False)
+
+    @classmethod
+    def from_folder(
+        cls, server: str, folder: Path, *, may_write: bool, events: Path | None, spans: Path | None
+    ) -> "ContainerMesh":
+        """Return the mesh at gRPC address HOST:PORT, with what the folder of credentials has. Raises: MeshError."""
+        host = server.partition(",")[0].rpartition(":")[0]
+        try:
+            tokens = msgspec.json.decode((folder / "token.json").read_bytes(), type=dict[str, str])
+            reader = tokens[PAGE.user]
+            writer = ""
+            if may_write:
+                admin = msgspec.json.decode((folder / "admin.json").read_bytes(), type=dict[str, str])
+                writer = admin[ADMIN.user]
+            tls = None
+            if os.environ.get("KEPLAB_SECURITY") == "strict":
+                tls = ClientTls(TlsFiles(folder / "client.crt", folder / "client.key", folder / "ca.crt"))
+        except OSError as error:
+            raise MeshError(f"{error.filename}: {error.strerror}") from None
+        except (*UNREADABLE, KeyError, TlsError) as error:
+            raise MeshError(f"{folder}: {error}") from None
+        rest = os.environ.get("KEPLAB_UI_REST_URL", f"https://{host}:{REST_PORT}")
+        switches = tuple(word for word in os.environ.get("KEPLAB_SET", "").split(",") if word)
+        return cls(Access(server, rest, reader, writer, folder / "ca.crt", tls, events, spans, switches))
+
+    async def status(self) -> dict[str, Any]:
+        """Return the containers that answer by the names of the components."""
+        loop = asyncio.get_running_loop()
+        processes: list[dict[str, Any]] = []
+        for service in SERVICES:
+            try:
+                found = await loop.getaddrinfo(service, HEALTH_PORT, type=socket.SOCK_STREAM)
+            except OSError:
+                continue
+            addresses = sorted({str(each[4][0]) for each in found})
+            for number, address in enumerate(addresses):
+                several = len(addresses) > 1 or service == "kubelet"
+                name = f"{service}/{number}" if several else service
+                processes.append({**_CONTAINER, "name": name, "host": address})
+        return {"processes": processes, "faults": [], "has_faults": False, "ready": bool(processes)}
+
+    def health_url(self, process: Mapping[str, Any]) -> str:
+        """Return where a container answers, by its address: a server answers to no name but its own."""
+        return f"http://{process['host']}:{HEALTH_PORT}"
+
+    async def command(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Raise MeshError: there is no supervisor."""
+        raise MeshError("a mesh in containers has no supervisor that this process could ask")
+
+    def how_to_break(self, target: str, action: str) -> str:
+        """Return the line that does it with the engine's client."""
+        service = component_of(target) if "/" in target else target
+        return {
+            "kill": f"docker compose kill {service}",
+            "pause": f"docker compose pause {service}",
+            "heal": f"docker compose unpause {service}",
+        }.get(action, "")

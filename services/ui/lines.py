@@ -1,0 +1,124 @@
+"""Event lines of a mesh as they are written, bytes and values, in the order of their time.
+
+The auditor's reader (`services.scenarios.processes.event_files`) ends at the first gap; the page shows what there is,
+and notes that something is missing.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.recordings.redaction import redacted_line, redacted_text
+from services.telemetry.eventlog import Line
+from services.telemetry.pieces import files_of
+
+KEPT: Final = 5_000
+READ_BYTES_MAX: Final = 1 << 20
+"""So much of one file is read at a time."""
+_decoder = msgspec.json.Decoder(Line)
+
+
+class Entry(NamedTuple):
+    """One line: as bytes that may be shown, and as it is."""
+
+    raw: bytes
+    line: Line
+
+
+class LineFeed:
+    """Follows every event file below a folder; new ones from their beginning."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+        self._numbers: dict[str, int] = {}
+        self.missing = ""
+        """Which lines are missing, "" for none."""
+        self.is_behind = False
+        """Whether there was more than one call may read."""
+
+    def history(self) -> Iterator[Entry]:
+        """Yield what the files have now, in the order of time; `poll` goes on from there."""
+        files = [self._whole(name, pieces) for name, pieces in files_of(self._folder).items()]
+        yield from merge(*files, key=lambda entry: entry.line.mono_ns)
+
+    def _whole(self, name: str, pieces: Sequence[Path]) -> Iterator[Entry]:
+        for path in pieces:
+            while some := list(self._added(name, path)):
+                yield from some
+
+    def poll(self) -> list[Entry]:
+        """Return lines that were added, oldest first."""
+        found: list[Entry] = []
+        self.is_behind = False
+        for name, pieces in files_of(self._folder).items():
+            for path in pieces:
+                found += self._added(name, path)
+        found.sort(key=lambda entry: entry.line.mono_ns)
+        return found
+
+    def _added(self, name: str, path: Path) -> Iterator[Entry]:
+        offset = self._offsets.get(path, 0)
+        try:
+            if path.stat().st_size == offset:
+                return
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(READ_BYTES_MAX)
+        except OSError:
+            return  # removed to make space
+        self.is_behind = self.is_behind or len(data) == READ_BYTES_MAX
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offsets[path] = offset + len(whole)
+        for raw in whole.splitlines():
+            entry = entry_of(raw)
+            if entry is None:
+                self._note_missing(f"{path.name} has a line that cannot be read")
+                continue
+            expected = self._numbers.get(name, 0) + 1
+            self._numbers[name] = entry.line.seq
+            if entry.line.seq != expected:
+                self._note_missing(f"{path.name}: line {entry.line.seq} follows line {expected - 1}")
+            yield entry
+
+    def _note_missing(self, what: str) -> None:
+        self.missing = self.missing or what
+
+
+def entry_of(raw: bytes) -> Entry | None:
+    """Return a line as it may be shown; None for what is no line."""
+    try:
+        line = _decoder.decode(raw)
+    except UNREADABLE:
+        return None
+    shown = redacted_line(line)
+    return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
+
+
+class Ring:
+    """The newest lines, for a page that opens or comes back."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._entries: deque[Entry] = deque(maxlen=kept)
+
+    def add(self, entry: Entry) -> None:
+        """Keep one more; the oldest goes."""
+        self._entries.append(entry)
+
+    def after(self, rv: int) -> list[Entry]:
+        """Return those that were written after the commit of a version."""
+        entries = list(self._entries)
+        for place in range(len(entries) - 1, -1, -1):
+            line = entries[place].line
+            if line.ev == "store.commit" and line.rv is not None and line.rv <= rv:
+                return entries[place + 1 :]
+        return entries
+
+    def since(self, wall: str) -> list[Entry]:
+        """Return those that are newer than a time of the wall's clock as lines have it; "" means all."""
+        return [entry for entry in self._entries if entry.line.wall > wall]

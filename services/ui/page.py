@@ -1,0 +1,476 @@
+"""The page in one file: the same modules, and recordings inside it, for `keplab ui --page OUT.html FILE.keprec…`.
+
+The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import map, the
+worker is text that becomes a Blob, and recordings are gzip'd and in base64. What is precomputed comes from the
+functions of `documents.py` that the server uses. A recording is cut into segments of 1,000 versions; each begins with
+all columns, so that a moment is one segment and a fold away, and a page unpacks only segments that are looked at.
+
+Times are seconds of the recording's clock. A file larger than 30 MB is written as well; `Written.advice` says what to
+leave out.
+"""
+
+import base64
+import gzip
+import itertools
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from apiserver_fake.rest.tables import cells_of, columns_of
+from services.api.errors import ApiError
+from services.api.meta import Resource
+from services.api.resources import resources
+from services.api.times import format_time
+from services.recordings import frames
+from services.recordings.format import DELETED, Version
+from services.recordings.model import Model
+from services.recordings.reader import Recording
+from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
+from services.scenarios.recorded import decisions_of, explanation
+from services.telemetry.eventlog import Line
+from services.ui import documents
+from services.ui.runs import open_runs
+from services.ui.static_files import INDEX, hash_of
+
+STATIC: Final = Path(__file__).resolve().parent / "static"
+EVERYTHING, DECISIONS = "everything", "decisions"
+DETAILS: Final = (EVERYTHING, DECISIONS)
+"""What of a recording goes into the file: everything; or columns, decisions and lines, without objects and bodies."""
+LARGE: Final = 30_000_000
+SEGMENT: Final = 1_000
+PART_BYTES: Final = 4 << 20
+LINES_MAX: Final = 20_000
+ATTEMPTS_MAX: Final = 20
+TRACES_MAX: Final = 200
+TEXT_MAX: Final = 400
+LEVEL: Final = 6
+_LENGTH: Final = struct.Struct("<I")
+_IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
+_NOISE: Final = ("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync")
+"""Lines that say nothing which the page shows."""
+
+
+@dataclass
+class Written:
+    """A file that was written. `parts`: bytes by what they are; `advice`: one line when it is large, else ""."""
+
+    path: Path
+    size: int
+    parts: dict[str, int]
+    advice: str = ""
+
+
+@dataclass
+class _Parts:
+    """What of one recording goes into the file: parts by name, each JSON or frames, packed."""
+
+    packed: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, name: str, raw: bytes) -> None:
+        self.packed[name] = gzip.compress(raw, LEVEL, mtime=0)
+
+    def put_json(self, name: str, value: Any) -> None:
+        self.put(name, msgspec.json.encode(value))
+
+
+def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING) -> Written:
+    """Write the page with these recordings into one file. Raises: Unreadable, of a recording that cannot be read;
+    ValueError for a detail that there is not, and where there is no recording; OSError."""
+    if detail not in DETAILS:
+        raise ValueError(f"detail: want {' or '.join(DETAILS)}, not {detail!r}")
+    runs = open_runs(paths)
+    if not runs:
+        raise ValueError(f"there is no recording in {', '.join(map(str, paths)) or 'no path'}")
+    index: dict[str, Any] = {"first": "0", "runs": {}}
+    listed: list[dict[str, Any]] = []
+    body: list[str] = []
+    sizes: dict[str, int] = defaultdict(int)
+    decided: dict[str, list[Decision]] = {}
+    try:
+        for number, run in enumerate(runs):
+            name = str(number)
+            decided[name] = decisions_of(run.recording)
+            about, parts = _recorded(run.recording, decided[name], detail)
+            index["runs"][name] = about
+            listed.append(_titled({**run.document(), "id": name, "name": run.name}))
+            body += _elements(name, parts, sizes)
+    finally:
+        for run in runs:
+            run.recording.close()
+    body += _elements("all", _differences(decided), sizes)
+    index["meta"] = _meta(listed)
+    page = _page(index, body)
+    data = page.encode()
+    out.write_bytes(data)
+    return Written(out, len(data), dict(sizes), _advice(out, len(data), sizes, detail))
+
+
+def _elements(run: str, parts: _Parts, sizes: dict[str, int]) -> Iterator[str]:
+    """Yield the elements of a run's parts, and add up their sizes."""
+    for name, packed in parts.packed.items():
+        text = base64.b64encode(packed).decode()
+        sizes[name.partition("-")[0]] += len(text)
+        yield f'<script type="application/octet-stream" id="replay-{run}-{name}">{text}</script>\n'
+
+
+def _differences(decided: Mapping[str, Sequence[Decision]]) -> _Parts:
+    """Return how each run decided differently from each other one."""
+    made = _Parts()
+    for one, other in itertools.permutations(decided, 2):
+        for with_times in (False, True):
+            found = documents.difference(decided[one], decided[other], with_times=with_times)
+            made.put_json(f"diff-{one}-{other}{'-times' if with_times else ''}", found)
+    return made
+
+
+def import_map_sha256() -> str:
+    """Return `sha256-…` of the import map of the page that is served, as a policy names it."""
+    found = _IMPORT_MAP.search((STATIC / INDEX).read_text(encoding="utf-8"))
+    assert found is not None
+    return hash_of(found[1])
+
+
+def _meta(listed: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "version": "",
+        "flags": {"write": False, "break": False},
+        "runs": listed,
+        "first": "0",
+        "switches": [],
+        "pages": list(documents.PAGES),
+        "palette": documents.palette(),
+    }
+
+
+def _titled(run: dict[str, Any]) -> dict[str, Any]:
+    """Add the short name by which a moment is copied: that of the scenario's file."""
+    scenario = Path(str(run.get("scenario") or "")).stem
+    return {**run, "short": scenario or run["name"]}
+
+
+def _advice(out: Path, size: int, sizes: Mapping[str, int], detail: str) -> str:
+    if size <= LARGE:
+        return ""
+    words = {"docs": "bodies of objects", "objects": "tables of objects", "segment": "columns", "lines": "lines"}
+    most = sorted(sizes.items(), key=lambda each: -each[1])[:3]
+    parts = ", ".join(f"{words.get(name, name)} {number / 1e6:.0f} MB" for name, number in most)
+    how = "--detail decisions leaves objects out" if detail == EVERYTHING else "give fewer recordings"
+    return f"{out} has {size / 1e6:.0f} MB ({parts}); {how}"
+
+
+# -- one recording -----------------------------------------------------------------------------------------
+
+
+def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) -> tuple[dict[str, Any], _Parts]:
+    """Return what the index says of a recording, and its parts."""
+    parts = _Parts()
+    whys = _Whys(recording, decisions)
+    segments = _segments(recording, parts, whys)
+    first, last = recording.rv_range
+    begin_s, end_s = recording.time_range
+    parts.put_json("history", documents.history(recording))
+    lines = list(recording.lines())
+    parts.put_json("lines", list(_lines(recording, lines, detail)))
+    parts.put_json("documents", _documents(recording, lines, whys))
+    if detail == EVERYTHING:
+        _objects(recording, parts)
+    about = {"from_rv": first, "to_rv": last, "t0": begin_s, "t1": end_s, "segments": segments, "detail": detail}
+    return about, parts
+
+
+def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[str, Any]]:
+    """Fold the recording, and put its frames: a segment each 1,000 versions, the dictionary apart and whole."""
+    model = Model()
+    model.forget_changes()
+    found: list[dict[str, Any]] = []
+    held: list[bytes] = model.frames()[1:]
+    start, count = (0, 0.0), 0
+
+    def close() -> None:
+        parts.put(f"segment-{len(found)}", _stream(held))
+        found.append({"rv": start[0], "t": start[1]})
+        held.clear()
+
+    for version in recording.versions():
+        model.apply(version.rv, version.t, version.group_end, (recording.change(version),))
+        count += 1
+        if not version.group_end:
+            continue
+        held += (each for each in model.delta() if each[0] != frames.DICT)
+        whys.take(version.rv, model)
+        if count >= SEGMENT:
+            close()
+            held += model.frames()[1:]
+            start, count = (version.rv, version.t), 0
+    close()
+    parts.put("dict", _stream([frames.strings_frame(model.strings[1:], 1, model.rv, model.time)]))
+    return found
+
+
+def _stream(all_frames: Iterable[bytes]) -> bytes:
+    """Return frames, each with its length before it."""
+    return b"".join(_LENGTH.pack(len(each)) + each for each in all_frames)
+
+
+def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines that the page shows: decisions always, others while there is place for them."""
+    wanted = [line for line in lines if line.ev not in _NOISE and _is_shown(line)]
+    if detail == DECISIONS or len(wanted) > LINES_MAX:
+        wanted = [line for line in wanted if _is_decision(line) or line.ev.startswith(("proc.", "fault.", "ui."))]
+    for line in wanted[-LINES_MAX:]:
+        made = {
+            "seq": line.seq,
+            "t": round(recording.time_of(line), 6),
+            "comp": line.comp,
+            "inc": line.inc,
+            "ev": line.ev,
+            "rv": line.rv,
+            "rv_seen": line.rv_seen,
+            "obj": line.obj,
+            "node": line.node,
+            "trace_id": line.trace_id,
+            "data": {name: _short(value) for name, value in line.data.items() if name != "content_sha256"},
+        }
+        yield {name: value for name, value in made.items() if value not in (None, "", {})}
+
+
+def _is_decision(line: Line) -> bool:
+    return line.ev.startswith(("sched.", "kubelet.")) or line.ev == "store.commit"
+
+
+def _is_shown(line: Line) -> bool:
+    """Whether a line is no commit, or one that ends something: a deletion, a pod's last step."""
+    if line.ev != "store.commit":
+        return True
+    return line.data.get("type") == DELETED or line.data.get("phase") in ("Failed", "Succeeded")
+
+
+def _short(value: Any) -> Any:
+    """Return a value of a line, a long text or a large one cut."""
+    if isinstance(value, str):
+        return value[:TEXT_MAX]
+    return value if len(str(value)) <= TEXT_MAX else f"{str(value)[:TEXT_MAX]} …"
+
+
+# -- documents ---------------------------------------------------------------------------------------------
+
+
+def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> dict[str, Any]:
+    """Return what a server would compute when it is asked: mesh, queue, why each pod is where it is, traces."""
+    made: dict[str, Any] = {
+        "mesh": documents.mesh(lines),
+        "queue": documents.queue(recording, 0),
+        "kinds": documents.kind_documents(recording),
+        **{f"explain/{pod}": found for pod, found in whys.documents().items()},
+    }
+    spans = list(recording.spans())
+    for pod in itertools.islice(whys.pods, TRACES_MAX) if spans else ():
+        namespace, _, name = pod.partition("/")
+        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(spans, ns, of))  # type: ignore[misc]
+    return made
+
+
+class _Whys:
+    """Why each pod was where it was, after its last attempts and at the end; found while versions are folded."""
+
+    def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
+        self._recording = recording
+        self.pods: dict[str, list[Decision]] = defaultdict(list)
+        for each in decisions:
+            if each.event in SCHEDULER_EVENTS:
+                self.pods[each.name].append(each)
+        last = recording.rv_range[1]
+        self._asked: dict[int, list[str]] = defaultdict(list)
+        """At which version what is to be said about whom."""
+        for pod, own in self.pods.items():
+            moments = sorted(
+                {recording.version_at(each.at_s) for each in own if each.event == "sched.attempt"} - {last}
+            )
+            for rv in (*moments[-ATTEMPTS_MAX:], last):
+                self._asked[rv].append(pod)
+        self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def take(self, rv: int, model: Model) -> None:
+        """Say what is to be said at this version, whose columns the model has."""
+        for pod in self._asked.get(rv, ()):
+            namespace, _, name = pod.partition("/")
+            version = self._recording.version_of("pods", namespace, name, rv)
+            pool = model.pool_of(version.uid) if version is not None else ""
+            found = explanation(self._recording, self.pods[pod], pod, rv, pool)
+            if found is not None:
+                del found["would_fit_if"], found["wakes_on"]
+                self._found[pod].append({**found, "is_past": True})
+
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """Return, by pod, its decisions, and the explanations in the order of versions."""
+        return {pod: {"decisions": self.pods[pod], "at": found} for pod, found in self._found.items()}
+
+
+def _try(made: dict[str, Any], key: str, make: Callable[[], Any]) -> None:
+    """Put a document, unless there is nothing to say."""
+    try:
+        made[key] = make()
+    except ApiError:
+        return
+
+
+# -- objects -----------------------------------------------------------------------------------------------
+
+
+def _objects(recording: Recording, parts: _Parts) -> None:
+    """Put the tables of objects, version by version, and the bodies beside each other so that they pack well."""
+    bodies = _Bodies(parts)
+    by_key: dict[tuple[str, str, str], list[Version]] = defaultdict(list)
+    for version in recording.versions():
+        by_key[version.key].append(version)
+    found = []
+    columns = {name: columns_of(resources().get(name) or Resource(plural=name)) for name in recording.resources}
+    for (resource, namespace, name), versions in sorted(by_key.items()):
+        listed = []
+        for version in versions:
+            raw = recording.body(version.sha) if version.type != DELETED and version.sha else None
+            entry: dict[str, Any] = {"rv": version.rv, "time": round(version.t, 6), "type": version.type}
+            if version.identity:
+                entry["writer"] = version.identity
+            if version.trace_id:
+                entry["trace_id"] = version.trace_id
+            if raw is not None:
+                document = msgspec.json.decode(raw)
+                wall_s = recording.meta.clock.wall_s + version.t
+                entry["cells"] = _cells(columns[resource], document, wall_s)
+                entry["body"] = bodies.put(version.sha, raw)
+            elif version.type != DELETED:
+                entry["cells"] = [
+                    name if column.format == "name" else documents.NOT_RECORDED for column in columns[resource]
+                ]
+            listed.append(entry)
+        found.append({"kind": resource, "ns": namespace, "name": name, "versions": listed})
+    bodies.close()
+    kinds = [
+        {
+            "kind": each["name"],
+            "namespaced": each["namespaced"],
+            "columns": [column.name for column in columns[each["name"]] if not column.priority],
+            "names": sorted(
+                {
+                    each["name"],
+                    each["name"].partition(".")[0],
+                    each["kind"].lower(),
+                    each["singular"],
+                    *each["short_names"],
+                }
+                - {""}
+            ),
+        }
+        for each in documents.kind_documents(recording)
+    ]
+    parts.put_json("objects", {"kinds": kinds, "objects": found})
+
+
+def _cells(columns: Sequence[Any], document: dict[str, Any], wall_s: float) -> list[Any]:
+    """Return the cells that `kubectl get` prints; of an age the time from which it is counted, because it grows."""
+    cells = cells_of(tuple(columns), document, wall_s)
+    created = (document.get("metadata") or {}).get("creationTimestamp") or format_time(wall_s)
+    return [
+        created if column.name == "Age" else cell
+        for column, cell in zip(columns, cells, strict=True)
+        if not column.priority
+    ]
+
+
+class _Bodies:
+    """Bodies one after the other, each once, in parts of some MiB."""
+
+    def __init__(self, parts: _Parts) -> None:
+        self._parts, self._held, self._size, self._number = parts, list[bytes](), 0, 0
+        self._places: dict[str, tuple[int, int, int]] = {}
+
+    def put(self, sha: str, raw: bytes) -> tuple[int, int, int]:
+        """Return where the body is: part, offset, length."""
+        if sha not in self._places:
+            if self._size + len(raw) > PART_BYTES and self._held:
+                self.close()
+            self._places[sha] = self._number, self._size, len(raw)
+            self._held.append(raw)
+            self._size += len(raw)
+        return self._places[sha]
+
+    def close(self) -> None:
+        """Put what is held."""
+        if self._held:
+            self._parts.put(f"docs-{self._number}", b"".join(self._held))
+            self._held, self._size, self._number = [], 0, self._number + 1
+
+
+# -- the file ----------------------------------------------------------------------------------------------
+
+
+def _page(index: Mapping[str, Any], body: Sequence[str]) -> str:
+    """Return the page's text: the served one, with everything inside it and a policy that lets nothing else in."""
+    text = (STATIC / INDEX).read_text(encoding="utf-8")
+    served = _IMPORT_MAP.search(text)
+    assert served is not None
+    import_map = json.dumps({"imports": _modules(json.loads(served[1])["imports"])}, separators=(",", ":"))
+    styles = [(STATIC / name).read_text(encoding="utf-8") for name in ("vendor/uPlot.min.css", "app.css")]
+    entry = 'import "keplab/app.js";'
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src data: '{hash_of(import_map)}' '{hash_of(entry)}'",
+            "style-src " + " ".join(f"'{hash_of(each)}'" for each in styles),
+            "img-src data:",
+            "worker-src blob:",
+            "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types keplab",
+        )
+    )
+    worker = (STATIC / "js" / "worker.js").read_text(encoding="utf-8")
+    for what, each in (("worker.js", worker), ("a style sheet", "".join(styles))):
+        if "</" in each:
+            raise ValueError(f'{what} has "</" in it, which would end the element that it stands in')
+    quoted = msgspec.json.encode(index).decode().replace("<", "\\u003c")
+    return "".join(
+        (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+            '<title>keplab</title>\n<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
+            '<link rel="icon" href="data:,">\n',
+            *(f"<style>{each}</style>\n" for each in styles),
+            f'<script type="importmap">{import_map}</script>\n',
+            '</head>\n<body>\n<div id="app"><p class="starting">keplab is unpacking the recording … ',
+            "<noscript>This page needs scripts.</noscript></p></div>\n",
+            f'<script type="text/plain" id="worker-script">{worker}</script>\n',
+            f'<script type="application/json" id="replay-index">{quoted}</script>\n',
+            *body,
+            f'<script type="module">{entry}</script>\n</body>\n</html>\n',
+        )
+    )
+
+
+def _modules(imports: Mapping[str, str]) -> dict[str, str]:
+    """Return the import map with each module as a `data:` address; a prefix becomes a row for each file below it."""
+    made: dict[str, str] = {}
+    for name, target in imports.items():
+        if name.endswith("/"):
+            folder = STATIC / target
+            for path in sorted(folder.rglob("*.js")):
+                if path.name != "worker.js":
+                    made[f"{name}{path.relative_to(folder).as_posix()}"] = _as_data(path)
+        else:
+            made[name] = _as_data(STATIC / target)
+    return made
+
+
+def _as_data(path: Path) -> str:
+    return "data:text/javascript;base64," + base64.b64encode(path.read_bytes()).decode()

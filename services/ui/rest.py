@@ -1,0 +1,107 @@
+"""The API server over REST: objects and tables, in the page's own name or in the administrator's."""
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from services.api.errors import BadRequest, NotFound, Unavailable, from_status
+from services.client.discovery import DISCOVERY, ROOTS, ServedKind, kinds_of
+
+TIMEOUT_S: Final = 30.0
+KINDS_KEPT_S: Final = 30.0
+NO_QUERY: Final[Mapping[str, object]] = {}
+MANAGER: Final = "keplab-ui"
+"""The field manager of what the page applies."""
+
+
+class Rest:
+    """REST requests to one API server. `reader`: the token of the page's own identity. `writer`: the administrator's,
+    "" where nothing may be changed."""
+
+    def __init__(self, url: str, reader: str, writer: str = "", trust: ssl.SSLContext | None = None) -> None:
+        self._url, self._reader, self._writer = url.rstrip("/"), reader, writer
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        self._http = aiohttp.ClientSession(
+            timeout=timeout, connector=aiohttp.TCPConnector(ssl=trust if trust is not None else True)
+        )
+        self._kinds: list[ServedKind] = []
+        self._kinds_at = -KINDS_KEPT_S
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+
+    async def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = "application/json") -> Any:
+        """Return the JSON there, in the page's name. Raises: ApiError."""
+        return msgspec.json.decode(await self._send("GET", path, query, self._reader, {"Accept": accept}))
+
+    async def change(
+        self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str = "application/json"
+    ) -> Any:
+        """Return the answer to a change, in the administrator's name. Raises: ApiError."""
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        return msgspec.json.decode(await self._send(method, path, query, self._writer, headers, body))
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        token: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> bytes:
+        asked = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+        url = f"{self._url}{path}{'?' if asked else ''}{asked}"
+        sent = {**headers, "Authorization": f"Bearer {token}", "User-Agent": MANAGER}
+        try:
+            async with self._http.request(method, url, headers=sent, data=body, allow_redirects=False) as reply:
+                data = await reply.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise Unavailable(f"the API server does not answer: {why}") from None
+        if reply.status >= 400:
+            raise from_status(reply.status, data)
+        return data
+
+    async def kinds(self, now_s: float) -> list[ServedKind]:
+        """Return the kinds that are served; what is known is kept for half a minute. Raises: ApiError."""
+        if now_s - self._kinds_at >= KINDS_KEPT_S:
+            found: list[ServedKind] = []
+            for root in ROOTS:
+                for group in (await self.get(root, accept=DISCOVERY))["items"]:
+                    found += kinds_of(group)
+            self._kinds, self._kinds_at = found, now_s
+        return self._kinds
+
+    async def kind_named(self, name: str, now_s: float) -> ServedKind:
+        """Return the kind that a user means, by any of its names. Raises: ApiError, NotFound when there is none."""
+        for is_again in (False, True):
+            if is_again:
+                self._kinds_at = now_s - KINDS_KEPT_S
+            found = next((kind for kind in await self.kinds(now_s) if kind.is_called(name)), None)
+            if found is not None:
+                return found
+        raise NotFound(f"the server doesn't have a resource type {name!r}")
+
+    async def kind_of(self, document: Any, now_s: float) -> ServedKind:
+        """Return the kind of a document by its apiVersion and kind, in the version it names. Raises: ApiError,
+        BadRequest."""
+        if not isinstance(document, dict):
+            raise BadRequest(f"want an object with apiVersion and kind, not {type(document).__name__}")
+        version, kind = document.get("apiVersion"), document.get("kind")
+        if not isinstance(version, str) or not isinstance(kind, str):
+            raise BadRequest("want an object with apiVersion and kind")
+        group = version.rpartition("/")[0]
+        for is_again in (False, True):
+            if is_again:
+                self._kinds_at = now_s - KINDS_KEPT_S
+            for each in await self.kinds(now_s):
+                if each.kind == kind and each.group == group:
+                    path = f"/apis/{version}" if group else f"/api/{version}"
+                    return each._replace(path=path)
+        raise NotFound(f'no matches for kind "{kind}" in version "{version}"')

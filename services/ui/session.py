@@ -1,0 +1,100 @@
+"""Who may ask the page's server: one token, a cookie that it is traded for, and checks of where a request comes from.
+
+The token reaches the browser in a fragment of the address, which is neither sent nor logged; the page trades it for a
+cookie that no script can read. A request that changes anything carries besides a value that only the page could read.
+The name of the host is checked as the other servers do (X-WEB): a page elsewhere can make its own name resolve to us.
+"""
+
+import hmac
+from collections.abc import Collection, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from services.api.errors import ApiError, Forbidden, Unauthorized
+from services.runtime.web import LOOPBACK_NAMES, host_name
+
+COOKIE: Final = "keplab-ui"
+CSRF_HEADER: Final = "X-Keplab-CSRF"
+READING: Final = frozenset(("GET", "HEAD"))
+TOKEN_BYTES_MIN: Final = 32
+_FOLDED_LENGTH: Final = 64
+
+
+class SessionRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /session` is sent."""
+
+    token: str
+
+
+class MisdirectedHost(ApiError, code=421, reason="MisdirectedRequest"):
+    """421: the server is not known by that name."""
+
+
+class Sessions:
+    """The one session of a server. `token`: what opens the page; `cookie`, `csrf`: what it is traded for, each drawn by
+    the caller. `hosts`: further names the server may be addressed by."""
+
+    def __init__(self, token: str, cookie: str, csrf: str, hosts: Collection[str] = ()) -> None:
+        if len(token) < TOKEN_BYTES_MIN:
+            raise ValueError(f"the token has {len(token)} characters; want at least {TOKEN_BYTES_MIN}")
+        self.token, self.csrf, self._cookie = token, csrf, cookie
+        self._hosts = frozenset((*LOOPBACK_NAMES, *(host.lower() for host in hosts)))
+
+    def trade(self, body: bytes) -> str:
+        """Return the cookie's value for a body with the token. Raises: Unauthorized."""
+        try:
+            given = msgspec.json.decode(body, type=SessionRequest).token
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise Unauthorized('want a body of {"token": …}') from None
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            raise Unauthorized("that is not the token that this server printed when it started")
+        return self._cookie
+
+    def check_host(self, host: str) -> None:
+        """Return if the server may be addressed so. Raises: MisdirectedHost."""
+        if not host or host_name(host) not in self._hosts:
+            raise MisdirectedHost(f"the host name {host_name(host)[:_FOLDED_LENGTH]!r} is not one of this server's")
+
+    def check(self, method: str, headers: Mapping[str, str], cookie: str, *, is_socket: bool = False) -> None:
+        """Return if this may be answered at all. Raises: Unauthorized without the cookie; Forbidden for what comes from
+        elsewhere, or changes something without the value of the page."""
+        if not hmac.compare_digest(cookie.encode(), self._cookie.encode()):
+            raise Unauthorized("open the address that this server printed when it started")
+        self.check_origin(headers)
+        if method in READING or is_socket:
+            return
+        if not hmac.compare_digest(headers.get(CSRF_HEADER, "").encode(), self.csrf.encode()):
+            raise Forbidden(f"a change needs the header {CSRF_HEADER}, with the value that /ui/v1/meta says")
+
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """Return if a request comes from no other page; what is no browser names no origin. Raises: Forbidden."""
+        origin = headers.get("Origin")
+        if origin is not None and not self._is_own(origin, headers.get("Host", "")):
+            raise Forbidden(f"the origin {origin[:_FOLDED_LENGTH]!r} is not this page's")
+
+    @staticmethod
+    def _is_own(origin: str, host: str) -> bool:
+        parts = urlsplit(origin)
+        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower() and bool(host)
+
+
+def policy(import_map_hashes: Collection[str] = ()) -> str:
+    """Return the page's Content-Security-Policy. `import_map_hashes`: `sha256-…` of what stands in the page itself."""
+    scripts = " ".join(("'self'", *(f"'{each}'" for each in import_map_hashes)))
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types keplab"
+    )
+
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every answer."""

@@ -1,0 +1,51 @@
+// Answers of the source inside components: asked when something changes, and again while the page is shown.
+import {useEffect, useRef, useState} from 'keplab/html.js';
+import {state} from 'keplab/state.js';
+
+/**
+ * {value, error, loading, again}: what `load(rv)` answers; rv is undefined at the head of a live run. It is asked again when `keys`,
+ * run or (in the past) version change, and every `every` seconds while live. After an error the last value stays.
+ * @param {(rv: number|undefined) => Promise<any>} load @param {any[]} keys @param {{every?: number, past?: boolean, when?: boolean}} how
+ */
+export function useAnswer(load, keys, {every = 0, past = true, when = true} = {}) {
+  const [answer, setAnswer] = useState(/** @type {any} */ ({loading: true})), number = useRef(0), latest = useRef(load);
+  latest.current = load;
+  const live = state.live.value, rv = state.rv.value, text = JSON.stringify(keys), run = state.run.value;
+  const ask = () => {
+    const mine = ++number.current;
+    return latest.current(live || !rv ? undefined : rv).then((value) => { if (mine === number.current) setAnswer({value}); }, (error) => { if (mine === number.current) setAnswer((before) => ({value: before.value, error})); });
+  };
+  useEffect(() => { if (!when) return undefined; setAnswer({loading: true}); ask(); return () => { number.current += 1; }; }, [text, run, when]);
+  useEffect(() => {
+    if (!when || live || !past) return undefined;
+    const timer = setTimeout(ask, 120);
+    return () => clearTimeout(timer);
+  }, [rv, live, text, run, when]);
+  useEffect(() => {
+    if (!when || !live || !every) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) ask(); }, every * 1000);
+    return () => clearInterval(timer);
+  }, [live, every, text, run, when]);
+  return {...answer, again: ask};
+}
+
+/** The width of an element, as it changes. @returns {[import('preact').RefObject<any>, number]} */
+export function useWidth(first = 900) {
+  const box = useRef(/** @type {any} */ (null)), [width, setWidth] = useState(first);
+  useEffect(() => {
+    const seen = new ResizeObserver(([entry]) => setWidth(Math.max(240, Math.floor(entry.contentRect.width))));
+    if (box.current) seen.observe(box.current);
+    return () => seen.disconnect();
+  }, []);
+  return [box, width];
+}
+
+/** Says something to a screen reader at most every five seconds. @param {string} text */
+export function useSummary(text) {
+  const last = useRef(0);
+  useEffect(() => {
+    const wait = Math.max(0, 5000 - (Date.now() - last.current));
+    const timer = setTimeout(() => { last.current = Date.now(); state.summary.value = text; }, wait);
+    return () => clearTimeout(timer);
+  }, [text]);
+}

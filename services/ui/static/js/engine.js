@@ -1,0 +1,313 @@
+// The worker, the views it fills, and the functions that move them: openRun, seek, play, toHead, search.
+import {batch} from '@preact/signals';
+import {View, views, view, state, notify} from 'keplab/state.js';
+import {LiveSource, ReplaySource} from 'keplab/source.js';
+import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
+import {markOf} from 'keplab/marks.js';
+
+/** @type {LiveSource|ReplaySource} */
+export let source;
+let worker;
+let ids = 0;
+const waiting = new Map();
+const opened = new Map();
+const HISTORY = 20000;
+export const counters = {frames: 0, patches: 0, fulls: 0, gaps: 0};
+
+function ask(message, transfer = []) {
+  const id = ++ids;
+  return new Promise((resolve, reject) => {
+    waiting.set(id, {resolve, reject});
+    worker.postMessage({...message, id}, transfer);
+  });
+}
+
+/** The worker's script: a file of the server, or text inside a replay file. */
+function workerAddress() {
+  const inside = document.getElementById('worker-script');
+  const address = inside ? URL.createObjectURL(new Blob([inside.textContent || ''], {type: 'text/javascript'})) : new URL('./js/worker.js', document.baseURI).href;
+  const types = /** @type {any} */ (window).trustedTypes;
+  return types ? types.createPolicy('keplab', {createScriptURL: () => address}).createScriptURL('') : address;
+}
+
+/** Starts worker and source; returns what /meta says. */
+export async function start() {
+  worker = new Worker(workerAddress());
+  worker.onmessage = (event) => receive(event.data);
+  source = ReplaySource.present() ? new ReplaySource() : new LiveSource();
+  await source.open();
+  const meta = await source.meta();
+  state.meta.value = {...meta, replay: source.kind === 'replay'};
+  return meta;
+}
+
+function receive(message) {
+  if (message.t === 'done') {
+    const one = waiting.get(message.id);
+    waiting.delete(message.id);
+    if (one) { if (message.error) one.reject(new Error(message.error)); else one.resolve(message); }
+    return;
+  }
+  const target = views.get(message.run);
+  if (message.t === 'broken') { notify(message.error, 'bad'); return; }
+  if (!target) return;
+  if (message.t === 'want') {
+    const data = /** @type {ReplaySource} */ (source).segment(message.run, message.at);
+    worker.postMessage({t: 'segment', run: message.run, at: message.at, data}, data ? [data.buffer] : []);
+  } else if (message.t === 'full') full(target, message);
+  else if (message.t === 'patch') patch(target, message);
+  else if (message.t === 'json') json(target, message);
+  else if (message.t === 'clock') { target.time.value = message.time; }
+  else if (message.t === 'ended') target.playing.value = 0;
+}
+
+function addStrings(target, strings) {
+  const all = target.columns.peek().strings;
+  for (let i = 0; i < strings.list.length; i++) all[strings.from + i] = strings.list[i] ?? '';
+}
+
+function full(target, message) {
+  counters.fulls += 1;
+  const before = target.columns.peek();
+  addStrings(target, message.strings);
+  const fresh = {version: before.version + 1, nodes: message.tables.nodes || emptyTable(), pods: message.tables.pods || emptyTable(), strings: before.strings};
+  batch(() => {
+    target.columns.value = fresh;
+    moved(target, message);
+  });
+  for (const watcher of target.watchers) watcher(null);
+  const asked = sought.get(target.id);
+  sought.delete(target.id);
+  if (asked) asked(message.rv);
+}
+
+function patch(target, message) {
+  if (!message.buffer) { batch(() => moved(target, message)); return; }
+  counters.patches += 1;
+  addStrings(target, message.strings);
+  const columns = target.columns.peek(), table = columns[message.table];
+  const found = viewsOf(message.buffer, message.start, message.rows, message.columns);
+  scatter(table, found.row, found);
+  for (const watcher of target.watchers) watcher({table: message.table, rows: found.row});
+  batch(() => {
+    target.columns.value = {...columns, version: columns.version + 1};
+    moved(target, message);
+  });
+}
+
+function moved(target, message) {
+  if (message.buffer || message.tables) { target.rv.value = message.rv; target.time.value = message.time; }
+  if (isLive(target.id)) target.head.value = message.head;
+  target.live.value = message.live && isLive(target.id);
+  if (isLive(target.id) && message.head.rv) {
+    const history = target.history.peek(), last = history.rv.length ? history.rv[history.rv.length - 1] : -1;
+    if (message.head.rv > last) {
+      history.t.push(message.head.time); history.rv.push(message.head.rv);
+      if (history.t.length > HISTORY) { history.t.splice(1, HISTORY / 2); history.rv.splice(1, HISTORY / 2); }
+      target.history.value = {t: history.t, rv: history.rv, estimated: history.estimated};
+    }
+  }
+}
+
+function json(target, {kind, header, rv, time}) {
+  if (kind === 'lines') {
+    // Lines have the monotonic clock of the machine; the page has the run's, which began at zero_s.
+    const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
+    for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
+    target.addLines(header.lines);
+    if (target.history.peek().estimated === 2) addHistory(target, header.lines);
+    addMarks(target, header.lines.map(markOf).filter(Boolean));
+  } else if (kind === 'rates') target.rates.value = header;
+  else if (kind === 'pools') target.pools.value = header;
+  else if (kind === 'job') target.jobs.value = {...target.jobs.peek(), [header.id]: header};
+  else if (kind === 'alarm') {
+    target.alarms.value = [...target.alarms.peek(), header];
+    if (header.alarm !== 'fault') addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
+  } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
+}
+
+/** When which version was committed, from the lines of a recording that a server plays. */
+function addHistory(target, lines) {
+  const commits = lines.filter((line) => line.ev === 'store.commit' && line.rv).map((line) => [line.t, line.rv]);
+  if (!commits.length) return;
+  const {t, rv} = target.history.peek(), all = new Map(t.map((time, at) => [rv[at], time]));
+  for (const [time, number] of commits) all.set(number, time);
+  const sorted = [...all].sort((a, b) => a[0] - b[0]);
+  target.history.value = {t: sorted.map((pair) => pair[1]), rv: sorted.map((pair) => pair[0]), estimated: 0};
+}
+
+/** Marks by time; a mark that is there already is not doubled. */
+function addMarks(target, more) {
+  if (!more.length) return;
+  const all = target.marks.peek(), keys = new Set(all.slice(-4000).map(keyOf));
+  const fresh = more.filter((mark) => !keys.has(keyOf(mark)));
+  if (!fresh.length) return;
+  let next = all.concat(fresh);
+  if (all.length && fresh[0].time < all[all.length - 1].time) next.sort((a, b) => a.time - b.time);
+  if (next.length > 20000) next = next.slice(-20000);
+  target.marks.value = next;
+}
+const keyOf = (mark) => mark.id || `${mark.time}|${mark.kind}|${mark.label}`;
+
+/** Something was not sent to us: the whole state is fetched again. */
+async function missed(target, {from, to, lines = 0}) {
+  target.gap.value = {from, to, lines};
+  if (source.kind !== 'live' || lines) return;  // lines that were cut do not come again; columns do
+  if (!source.send(target.id, {t: 'sub', view: 'cluster', run: target.id, rate: 20})) return;
+}
+
+const isLive = (id) => {
+  const run = (state.meta.peek().runs || []).find((each) => each.id === id);
+  return source.kind === 'live' && (run ? run.kind === 'live' : id === 'live');
+};
+
+/**
+ * Opens a run and returns its view; a second call returns the same.
+ * @param {string} id @returns {Promise<View>}
+ */
+export function openRun(id) {
+  if (!opened.has(id)) opened.set(id, open(id));
+  return opened.get(id);
+}
+
+async function open(id) {
+  if (!views.has(id)) views.set(id, new View(id));
+  const target = /** @type {View} */ (views.get(id));
+  const index = source.recording(id);
+  if (index) {
+    const dict = /** @type {ReplaySource} */ (source).dict(id);
+    await ask({t: 'open', run: id, index, dict}, dict ? [dict.buffer] : []);
+    target.head.value = {rv: index.to_rv, time: index.t1};
+    target.history.value = await /** @type {ReplaySource} */ (source).json(id, 'history');
+    await seek(index.to_rv, id);
+    /** @type {ReplaySource} */ (source).lines(id).then((lines) => {
+      target.addLines(lines || []);
+      addMarks(target, [...(index.marks || []), ...(lines || []).map(markOf).filter(Boolean)].sort((a, b) => a.time - b.time));
+    });
+  } else {
+    const run = (state.meta.peek().runs || []).find((each) => each.id === id), last = run && run.kind !== 'live' ? run.to_rv : 0;
+    if (last) target.head.value = {rv: last, time: run.t1};
+    if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
+    const known = /** @type {LiveSource} */ (source).history(id).then((found) => {
+      if (!found.t.length) return;
+      // Of a mesh, what was seen meanwhile stands behind it.
+      const now = target.history.peek(), from = now.estimated || 0, behind = last ? [] : now.rv.map((rv, at) => [rv, now.t[at]]).slice(from).filter((pair) => pair[0] > found.rv[found.rv.length - 1]);
+      target.history.value = {t: [...found.t, ...behind.map((pair) => pair[1])], rv: [...found.rv, ...behind.map((pair) => pair[0])], estimated: 0};
+    }, () => undefined);  // without it versions are taken to have come evenly
+    if (last) await known;
+    source.subscribe(id, (data) => {
+      counters.frames += 1;
+      worker.postMessage({t: 'frame', run: id, data}, [data]);
+    }, (status) => { if (id === view.peek().id) connected(status); }, last);
+  }
+  return target;
+}
+
+function connected(status) {
+  const now = state.connection.peek();
+  if (status.kind === 'live') state.connection.value = {kind: 'live', since: Date.now(), text: ''};
+  else if (status.kind === 'error') notify(status.text, 'bad');
+  else if (status.kind !== now.kind) state.connection.value = {kind: status.kind, since: Date.now(), text: status.text || ''};
+}
+
+/** Looks at another run. @param {string} id */
+export async function showRun(id) {
+  view.value = await openRun(id);
+}
+
+let inquiry = null;
+/** Who waits for the state that a server seeks in one of its recordings, by run. */
+const sought = new Map();
+
+/**
+ * Shows a version (the last committed one at or before it). Returns the version that is shown.
+ * @param {number} rv @param {string} id
+ */
+export async function seek(rv, id = view.peek().id) {
+  const target = /** @type {View} */ (views.get(id));
+  target.playing.value = 0;
+  if (source.recording(id)) return (await ask({t: 'seek', run: id, rv})).rv;
+  if (!isLive(id)) {
+    sought.get(id)?.(target.rv.peek());
+    return new Promise((resolve) => {
+      sought.set(id, resolve);
+      if (!source.send(id, {t: 'seek', run: id, rv: Math.round(rv)})) { sought.delete(id); resolve(target.rv.peek()); }
+    });
+  }
+  if (rv >= target.head.peek().rv) { toHead(id); return target.head.peek().rv; }
+  if (inquiry) inquiry.abort();
+  const mine = inquiry = new AbortController();
+  try {
+    const data = await /** @type {LiveSource} */ (source).state(id, Math.round(rv), mine.signal);
+    if (mine.signal.aborted) return target.rv.peek();
+    return (await ask({t: 'stream', run: id, data}, [data])).rv;
+  } catch (error) {
+    if (!mine.signal.aborted) notify(String(error.message || error), 'bad');
+    return target.rv.peek();
+  }
+}
+
+/** The version that was the newest at a time. @param {number} time @param {View} target */
+export function rvAt(time, target = view.peek()) {
+  const {t, rv} = target.history.peek();
+  let low = 0, high = t.length - 1, found = 0;
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    if (t[middle] <= time) { found = middle; low = middle + 1; } else high = middle - 1;
+  }
+  if (!rv.length) return 0;
+  const next = found + 1, far = next < t.length && rv[next] > rv[found] + 1 && t[next] > t[found];
+  return far && time > t[found] ? Math.floor(rv[found] + (rv[next] - rv[found]) * (time - t[found]) / (t[next] - t[found])) : rv[found];
+}
+
+/** @param {number} time @param {string} id */
+export function seekTime(time, id = view.peek().id) {
+  return seek(rvAt(time, views.get(id)), id);
+}
+
+/** Back to what is newest. @param {string} id */
+export function toHead(id = view.peek().id) {
+  const target = /** @type {View} */ (views.get(id));
+  target.playing.value = 0;
+  if (source.recording(id) || !isLive(id)) return seek(target.head.peek().rv, id);
+  worker.postMessage({t: 'head', run: id});
+  return Promise.resolve(target.head.peek().rv);
+}
+
+let player = 0;
+
+/** Plays from what is shown; speed 0 stops. @param {number} speed @param {string} id */
+export async function play(speed, id = view.peek().id) {
+  const target = /** @type {View} */ (views.get(id));
+  clearInterval(player);
+  if (source.recording(id)) {
+    if (speed && target.rv.peek() >= target.head.peek().rv) await seek(target.history.peek().rv[0] || 0, id);
+    target.playing.value = speed;
+    worker.postMessage({t: 'play', run: id, speed});
+    return;
+  }
+  if (!isLive(id)) { target.playing.value = speed; source.send(id, {t: 'play', run: id, speed}); return; }
+  if (!speed) { target.playing.value = 0; if (target.live.peek()) await ask({t: 'freeze', run: id}); return; }
+  if (target.live.peek()) return;
+  // The past of a live run has no stream of its own: states are asked for, four a second, until the head is reached.
+  let now = target.time.peek(), busy = false;
+  target.playing.value = speed;
+  player = window.setInterval(async () => {
+    if (busy || !target.playing.peek()) return;
+    busy = true;
+    now += speed / 4;
+    const rv = rvAt(now, target), wanted = target.playing.peek();
+    if (rv >= target.head.peek().rv) { clearInterval(player); toHead(id); } else if (rv !== target.rv.peek()) { await seek(rv, id); target.playing.value = wanted; }
+    busy = false;
+  }, 250);
+}
+
+/** Pods and nodes whose name has a text in it. @param {string} q @param {number} limit @returns {Promise<Array<{kind: string, ns: string, name: string, row: number}>>} */
+export async function search(q, limit = 50) {
+  return (await ask({t: 'search', run: view.peek().id, q, limit})).hits;
+}
+
+/** Everything the worker holds of a run, as plain arrays: for tests. @param {string} id */
+export function workerState(id = view.peek().id) {
+  return ask({t: 'state', run: id});
+}

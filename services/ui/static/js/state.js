@@ -1,0 +1,159 @@
+// What the page knows, as signals. Pages read it and call the functions below; they never fetch.
+//
+// `view` is the run that is looked at; `state.rv`, `state.columns` … follow it. A page that shows two runs (difference)
+// calls `openRun(id)` and reads the views it is given. Views are only written by app.js, from messages of the worker.
+import {signal, computed} from '@preact/signals';
+import {emptyTable} from 'keplab/columns.js';
+
+const LINES = 20000;
+
+/** @typedef {{rv: number, time: number, kind: string, label: string, process?: string, ref?: any, end?: number}} Mark a point of the time line */
+/** @typedef {{kind: string, ns: string, name: string}} Selected kind is a resource: pods, nodes, deployments … */
+
+/** One run as the page sees it. */
+export class View {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    /** Version and time that are shown. */
+    this.rv = signal(0);
+    this.time = signal(0);
+    /** The newest version and time that are known. */
+    this.head = signal({rv: 0, time: 0});
+    /** True while what is shown is the newest of a live run. */
+    this.live = signal(false);
+    this.playing = signal(0);
+    /** {version, nodes, pods, strings}: a new object at each change, around the same arrays. `columns.js` has their form.
+     * @type {import('@preact/signals').Signal<{version: number, nodes: import('keplab/columns.js').Table, pods: import('keplab/columns.js').Table, strings: string[]}>} */
+    this.columns = signal({version: 0, nodes: emptyTable(), pods: emptyTable(), strings: ['']});
+    /** Event lines, oldest first, at most 20,000: a new array object at each change. @type {import('@preact/signals').Signal<any[]>} */
+    this.lines = signal([]);
+    /** How many lines were dropped from the front of `lines`. */
+    this.dropped = 0;
+    this.rates = signal(null);
+    this.pools = signal(null);
+    /** Violations of invariants, newest last. @type {import('@preact/signals').Signal<any[]>} */
+    this.alarms = signal([]);
+    this.jobs = signal({});
+    /** Marks of the time line, by time. @type {import('@preact/signals').Signal<Mark[]>} */
+    this.marks = signal([]);
+    /** Density of versions: pairs of time and rv, by rv; the first `estimated` of them were not seen. @type {import('@preact/signals').Signal<{t: number[], rv: number[], estimated?: number}>} */
+    this.history = signal({t: [], rv: [], estimated: 0});
+    /** A span that was missed: {from, to}, or null. */
+    this.gap = signal(null);
+    /** Rows changed by the last patch, for pictures that draw only those: {table, rows} or null when everything is new. */
+    this.changed = null;
+    /** Functions that are called with each change, before signals: (change) => void; change is null for everything. @type {Set<(change: {table: string, rows: any}|null) => void>} */
+    this.watchers = new Set();
+  }
+
+  /** @param {any[]} more */
+  addLines(more) {
+    const all = this.lines.peek().concat(more);
+    if (all.length > LINES) { this.dropped += all.length - LINES; all.splice(0, all.length - LINES); }
+    this.lines.value = all;
+  }
+}
+
+const live = new View('live');
+
+export const views = new Map([['live', live]]);
+/** The run that is looked at. */
+export const view = signal(live);
+
+export const state = {
+  view,
+  run: computed(() => view.value.id),
+  rv: computed(() => view.value.rv.value),
+  time: computed(() => view.value.time.value),
+  head: computed(() => view.value.head.value),
+  live: computed(() => view.value.live.value),
+  playing: computed(() => view.value.playing.value),
+  columns: computed(() => view.value.columns.value),
+  lines: computed(() => view.value.lines.value),
+  pools: computed(() => view.value.pools.value),
+  rates: computed(() => view.value.rates.value),
+  alarms: computed(() => view.value.alarms.value),
+  marks: computed(() => view.value.marks.value),
+  gap: computed(() => view.value.gap.value),
+  jobs: computed(() => view.value.jobs.value),
+
+  /** The answer of /meta: {version, flags: {write, break}, runs: [{id, title, arm, seed, from_rv, to_rv, t0, t1, kind}], switches, …}. @type {import('@preact/signals').Signal<any>} */
+  meta: signal({version: '', flags: {write: false, break: false}, runs: [], switches: [], replay: false}),
+  flags: computed(() => state.meta.value.flags || {write: false, break: false}),
+  /** What happened to the connection: {kind: 'starting'|'live'|'replay'|'stale'|'refused', since, text}. */
+  connection: signal({kind: 'starting', since: 0, text: ''}),
+  /** The object that is selected on every page. @type {import('@preact/signals').Signal<Selected|null>} */
+  selected: signal(null),
+  /** The page that is shown, and its words after the name: `#/objects/pods?ns=shop` is {id: 'objects', path: ['pods'], query: {ns: 'shop'}}. */
+  route: signal({id: 'cluster', path: /** @type {string[]} */ ([]), query: /** @type {Record<string, string>} */ ({})}),
+  /** The overlay that is open over the page, by id, or ''. */
+  overlay: signal(''),
+  /** 'light' or 'dark', as drawn; `themeChoice` is 'auto', 'light' or 'dark'. */
+  theme: signal('light'),
+  themeChoice: signal('auto'),
+  reducedMotion: signal(false),
+  /** One line at the bottom that goes away: {text, kind: ''|'bad', at}. */
+  notice: signal({text: '', kind: '', at: 0}),
+  /** What a screen reader is told about the picture, at most every 5 s. */
+  summary: signal(''),
+};
+
+/** @param {string} text @param {''|'bad'} kind */
+export function notify(text, kind = '') {
+  state.notice.value = {text, kind, at: Date.now()};
+}
+
+/** @param {Selected|null} what */
+export function select(what) {
+  state.selected.value = what;
+}
+
+/**
+ * Shows a page: go('objects', ['pods'], {ns: 'shop'}).
+ * @param {string} id @param {string[]} path @param {Record<string, string>} query
+ */
+export function go(id, path = [], query = {}) {
+  const words = [id, ...path].map(encodeURIComponent).join('/');
+  const more = new URLSearchParams(query).toString();
+  location.hash = `#/${words}${more ? `?${more}` : ''}`;
+}
+
+/** The number of a string in a view's dictionary, or 0. @param {View} of @param {string} text */
+export function numberOf(of, text) {
+  const at = of.columns.peek().strings.indexOf(text);
+  return at < 0 ? 0 : at;
+}
+
+/**
+ * The row of a pod or node, or -1.
+ * @param {'nodes'|'pods'} table @param {string} ns @param {string} name @param {View} of
+ */
+export function rowOf(table, ns, name, of = view.peek()) {
+  const {strings, [table]: {rows, columns}} = of.columns.peek();
+  if (!columns.name) return -1;
+  const wanted = strings.indexOf(name), place = table === 'pods' ? strings.indexOf(ns) : 0;
+  if (wanted <= 0) return -1;
+  for (let row = 0; row < rows; row++) if (columns.name[row] === wanted && (table === 'nodes' || columns.ns[row] === place)) return row;
+  return -1;
+}
+
+const runOf = (id) => (state.meta.peek().runs || []).find((each) => each.id === id);
+
+/** Seconds between a run's clock and 1970. @param {string} id */
+export function wallOf(id) {
+  const run = runOf(id);
+  return run?.clock?.wall_s ?? run?.wall_s ?? 0;
+}
+
+/** The same for what is written on the screen: 0 in a simulation, whose seconds are shown as they are. @param {string} id */
+export function originOf(id) {
+  return runOf(id)?.clock?.is_virtual ? 0 : wallOf(id);
+}
+
+/** The moment as it is copied: `run/arm/seed@rv`. @param {View} of */
+export function momentOf(of = view.peek()) {
+  const run = (state.meta.peek().runs || []).find((each) => each.id === of.id);
+  const words = run && run.kind !== 'live' ? [run.short || run.title || run.id, run.arm, run.seed].filter((word) => word !== undefined && word !== null && word !== '') : [of.id];
+  return `${words.join('/')}@rv${of.rv.peek()}`;
+}

@@ -1,0 +1,110 @@
+"""The one place that knows the driver (Playwright): a browser that is Debian's Chromium, and pages that are watched.
+
+Another driver would fill the same few methods. Playwright promises nothing for builds that are not its own, so no
+more of it is used than this."""
+
+import os
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import Page as _Page
+from playwright.sync_api import sync_playwright
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+WAIT_MS = 15_000
+
+
+def chromium():
+    """Return where a Chromium is, or ""; KEPLAB_CHROMIUM names another one."""
+    named = os.environ.get("KEPLAB_CHROMIUM")
+    return named or next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+    )
+
+
+class Browser:
+    """One browser, a context of its own for each page."""
+
+    def __init__(self, path):
+        self._playwright = sync_playwright().start()
+        self._browser = self._playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+
+    def page(self, *, width=1400, height=800, scheme="light", motion="no-preference", offline=False):
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, offline=offline
+        )
+        return Page(context.new_page())
+
+    def version(self):
+        return self._browser.version
+
+    def close(self):
+        self._browser.close()
+        self._playwright.stop()
+
+
+class Page:
+    """One page. `problems`: what its console, its scripts and its policy complained of; `requests`: addresses asked."""
+
+    def __init__(self, page: _Page):
+        self.raw = page
+        self.problems, self.requests = [], []
+        page.on(
+            "console",
+            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
+        )
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.set_default_timeout(WAIT_MS)
+
+    def open(self, address):
+        """Open an address, and wait until the shell is drawn and a state is shown."""
+        self.raw.goto(str(address) if "://" in str(address) else Path(address).resolve().as_uri())
+        return self.until("() => window.__keplab && document.querySelector('.rail') && __keplab.state.rv.value > 0")
+
+    def until(self, script, argument=None):
+        """Wait until a function of the page says true; returns its value."""
+        return self.raw.wait_for_function(script, arg=argument).json_value()
+
+    def ask(self, script, argument=None):
+        """Return the value of a function of the page, awaited."""
+        return self.raw.evaluate(script, argument)
+
+    def keys(self, *strokes):
+        for stroke in strokes:
+            self.raw.keyboard.press(stroke)
+
+    def type(self, text):
+        self.raw.keyboard.type(text)
+
+    def click(self, selector):
+        self.raw.click(selector)
+
+    def text(self, selector):
+        return self.raw.inner_text(selector)
+
+    def script_share(self, seconds):
+        """Return the share of the main thread's time that the page's own scripts take, of so many seconds."""
+        session = self.raw.context.new_cdp_session(self.raw)
+        session.send("Profiler.enable")
+        session.send("Profiler.start")
+        self.raw.wait_for_timeout(seconds * 1000)
+        profile = session.send("Profiler.stop")["profile"]
+        session.detach()
+        others = {
+            each["id"]
+            for each in profile["nodes"]
+            if each["callFrame"]["functionName"] in ("(idle)", "(program)", "(root)")
+        }
+        pairs = list(zip(profile["samples"], profile["timeDeltas"], strict=True))
+        return sum(delta for sample, delta in pairs if sample not in others) / sum(delta for _, delta in pairs)
+
+    def seek(self, rv):
+        """Show a version; returns the one that is shown."""
+        return self.ask("(rv) => __keplab.seek(rv)", rv)
+
+    def close(self):
+        self.raw.context.close()

@@ -1,0 +1,142 @@
+"""The cluster's picture, its card, its filter and its table (checks 4 and 5)."""
+
+import numpy as np
+import pytest
+
+from services.experiments import style
+from tests.browser import frames, recorded
+
+PHASES = ("pending", "running", "succeeded", "failed")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_five_thousand_nodes_are_counted_and_each_pod_has_its_phases_colour(serve, new_page, scheme):
+    served = serve(nodes=5000, pods=100_000)
+    cluster = served.feed.cluster
+    page = new_page(scheme=scheme)
+    page.open(served.address)
+
+    assert "5,000 nodes, 100,000 pods" == page.text(".counter")
+    served.send(cluster.changes(500, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    rows = np.random.default_rng(3).choice(100_000, 20, replace=False)
+    pods = [
+        (int(row), cluster.strings[cluster.pods["ns"][row]], cluster.strings[cluster.pods["name"][row]]) for row in rows
+    ]
+    drawn = page.ask(
+        """async (pods) => { await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        return pods.map(([, ns, name]) => __keplab.pixel(ns, name)); }""",
+        pods,
+    )
+    leaving = cluster.pods["flags"][rows] & 1
+    names = [("unbound" if leaving[i] else PHASES[cluster.pods["phase"][row]]) for i, row in enumerate(rows)]
+    assert [getattr(style.GRAPHICS[name], scheme) for name in names] == drawn
+
+
+def test_one_changed_pod_writes_one_pixel_and_a_patch_asks_for_one_drawing(serve, new_page):
+    served = serve(nodes=50, pods=400)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    page.ask("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    before = page.ask("() => [__keplab.picture.written, __keplab.picture.draws]")
+    row = int(np.flatnonzero(cluster.pods["phase"] == 1)[0])
+    cluster.pods["phase"][row] = 3
+    about = {name: values[[row]] for name, values in cluster.pods.items()}
+    served.send([frames.delta("pods", [row], about, frames.POD_COLUMNS, rv=float(cluster.rv + 1), time=1.0)])
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv + 1)
+    page.ask("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    assert 1 == page.ask("(n) => __keplab.picture.written - n", before[0])
+    assert page.ask("(n) => __keplab.picture.draws - n", before[1]) <= 2
+
+
+def test_bars_of_numa_nodes_are_the_figures_of_the_topology(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    page.ask("() => __keplab.run('cluster.colour-numa')")
+    page.ask("() => __keplab.select({kind: 'nodes', ns: '', name: 'n0'})")
+    page.until("() => document.querySelector('.card')")
+    bars = page.ask(
+        "() => [...document.querySelectorAll('.meter')].map((bar) => [bar.querySelector('.what').textContent, bar.querySelector('.figure').textContent])"
+    )
+
+    assert ["NUMA 0", "3/4"] in bars
+    assert ["NUMA 1", "500m/4"] in bars
+    assert "torn to 44 %" in page.text(".card")  # 1 and 3.5 cores are free: 1 - 3.5/4.5 of at most one half
+
+
+def test_a_filter_dims_what_does_not_fit_and_says_which_word_is_wrong(serve, new_page):
+    served = serve(nodes=20, pods=300)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    page.ask("() => { __keplab.run('cluster.table'); }")
+    page.click(".twin button:text('pods')")
+    page.keys("F")
+    page.type("ns=shop priority>100")
+    page.until("() => document.querySelector('.twin .toolbar').textContent.includes('rows')")
+    fits = int(((cluster.pods["ns"] == 4) & (cluster.pods["priority"] > 100)).sum())
+    page.until("(n) => document.querySelector('.twin .toolbar').textContent.includes(`${n} rows`)", fits)
+    page.type(" colour=red")
+
+    assert '"colour" is not a word of filters' in page.text(".error")
+
+
+def test_the_table_sorts_and_what_it_picks_is_selected(serve, new_page):
+    served = serve(nodes=30, pods=300)
+    page = new_page()
+    page.open(served.address)
+    page.keys("T")
+    page.until("() => document.querySelector('.vtable')")
+    page.click(".vhead button:has-text('Pods')")
+    page.click(".vhead button:has-text('Pods')")
+    first = page.text(".vrow >> nth=0 >> div >> nth=0")
+    counts = served.feed.cluster.nodes["req_pods"]
+
+    assert counts[int(first[2:])] == counts.max()
+    page.ask("() => document.querySelector('.vtable').focus()")
+    page.keys("ArrowDown")
+    assert page.ask("() => __keplab.state.selected.value.kind") == "nodes"
+
+
+def test_a_node_with_more_pods_than_places_shows_shares(tmp_path, new_page):
+    history = recorded.History()
+    history.commit("nodes", recorded.node("n0", "node-0"))
+    for number in range(150):
+        history.commit(
+            "pods", recorded.pod(f"p{number}", f"u{number}", node="n0", phase="Running" if number < 75 else "Failed")
+        )
+    page = new_page()
+    page.open(recorded.page_of(tmp_path, recorded.record(tmp_path / "a.keprec", history, attempts=False)))
+    page.ask("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    drawn = page.ask(
+        """() => { const p = __keplab.picture, seen = {};
+        const {data} = p.imagePen.getImageData(p.cornerX[0], p.cornerY[0], 11, 10);
+        for (let i = 0; i < data.length; i += 4) { const c = `${data[i]},${data[i + 1]},${data[i + 2]}`; seen[c] = (seen[c] || 0) + 1; }
+        return seen; }"""
+    )
+
+    assert {"0,114,178": 55, "213,94,0": 55} == drawn
+
+
+def test_after_many_moves_the_picture_has_as_many_pixels_of_each_colour_as_pods(serve, new_page):
+    """No pod leaves a pixel behind where it was."""
+    served = serve(nodes=200, pods=3000)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    for _ in range(10):
+        served.send(cluster.changes(300, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    drawn = page.ask(
+        """async () => { await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        const {pixels, colours} = __keplab.picture, seen = new Map(), out = [];
+        for (const pixel of pixels) seen.set(pixel, (seen.get(pixel) || 0) + 1);
+        for (const pixel of [colours.phases[0], colours.phases[1], colours.phases[2], colours.terminating]) out.push(seen.get(pixel) || 0);
+        return out; }"""
+    )
+    leaving = (cluster.pods["flags"] & 1) == 1
+    counts = [int(((cluster.pods["phase"] == phase) & ~leaving).sum()) for phase in range(3)]
+
+    assert [*counts, int(leaving.sum())] == drawn

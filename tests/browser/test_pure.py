@@ -1,0 +1,210 @@
+"""What the page computes without drawing, asked in Chromium: YAML, Myers' difference, the filter, colours, words, ages."""
+
+import difflib
+import itertools
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x85"), max_size=12) | st.sampled_from(
+    [
+        "yes",
+        "null",
+        "012",
+        "1e3",
+        "2020-01-01",
+        "a: b",
+        "- a",
+        "# c",
+        "a\nb\n",
+        " a",
+        "a ",
+        "",
+        "0x1f",
+        "1:30",
+        "~",
+        "=",
+        "a\n\n",
+        "\n",
+        "é\u202e",
+        "a\tb",
+        "'",
+        '"',
+        "%",
+        "@",
+        "`x",
+        "!t",
+        "&a",
+        "*b",
+        "?",
+        "|",
+        ">",
+        "{}",
+        "[a]",
+        "a,b",
+        "-",
+    ]
+)
+DOCUMENTS = st.dictionaries(
+    TEXTS.filter(bool),
+    st.recursive(
+        TEXTS | st.integers(-(2**40), 2**40) | st.booleans() | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS.filter(bool), inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def page(browser, replay):
+    made = browser.page()
+    made.open(replay)
+    yield made
+    made.close()
+
+
+def many(strategy, count):
+    """Draw the same examples each time; one question to the page for all of them."""
+    drawn = []
+
+    @settings(max_examples=count, deadline=None, database=None)
+    @given(strategy)
+    def draw(value):
+        drawn.append(value)
+
+    draw()
+    return drawn
+
+
+def test_a_document_printed_as_yaml_is_read_back_as_it_was(page):
+    documents = many(DOCUMENTS, 200)
+    printed = page.ask(
+        "async (all) => { const {yaml} = await import('keplab/yaml.js'); return all.map((each) => yaml(each)); }",
+        documents,
+    )
+
+    for document, text in zip(documents, printed, strict=True):
+        assert document == yaml.safe_load(text), text
+
+
+def test_the_difference_is_a_shortest_one(page):
+    line = st.sampled_from("abcde")
+    pairs = many(st.tuples(st.lists(line, max_size=14), st.lists(line, max_size=14)), 200)
+    found = page.ask(
+        "async (all) => { const {diff} = await import('keplab/diff.js'); return all.map(([a, b]) => diff(a, b)); }",
+        pairs,
+    )
+
+    for (a, b), rows in zip(pairs, found, strict=True):
+        assert a == [row["text"] for row in rows if row["kind"] != "added"]
+        assert b == [row["text"] for row in rows if row["kind"] != "removed"]
+        assert [row["a"] for row in rows if row["a"]] == list(range(1, len(a) + 1))
+        assert [row["b"] for row in rows if row["b"]] == list(range(1, len(b) + 1))
+        assert sum(row["kind"] == "same" for row in rows) == common(a, b)
+
+
+def common(a, b):
+    """The length of the longest common subsequence, by the table."""
+    above = [0] * (len(b) + 1)
+    for each in a:
+        row = [0]
+        for at, other in enumerate(b):
+            row.append(above[at] + 1 if each == other else max(above[at + 1], row[at]))
+        above = row
+    return above[-1]
+
+
+def test_long_documents_are_compared_as_difflib_does(page):
+    a = [f"line {number}" for number in range(3000)]
+    b = [f"line {number}" if number % 500 else f"other {number}" for number in range(3000)]
+    rows = page.ask("async ([a, b]) => (await import('keplab/diff.js')).diff(a, b)", [a, b])
+    expected = [line for line in difflib.ndiff(a, b) if line[0] in "+-"]
+
+    assert len(expected) == sum(row["kind"] != "same" for row in rows)
+
+
+def test_words_after_a_colon_are_read_as_kubectl_reads_them(page):
+    cases = {
+        "po": {"kind": "po", "query": {}},
+        "pods -n shop": {"kind": "pods", "query": {"ns": "shop"}},
+        "pods -nshop web": {"kind": "pods", "query": {"ns": "shop", "q": "web"}},
+        "pods --namespace=shop": {"kind": "pods", "query": {"ns": "shop"}},
+        "deploy -A": {"kind": "deploy", "query": {}},
+        "": None,
+    }
+
+    assert list(cases.values()) == page.ask(
+        "async (all) => { const {kindWords} = await import('keplab/words.js'); return all.map(kindWords); }",
+        list(cases),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("ns=shop web", ""),
+        ("priority>=100 cpu<500m mem>1Gi", ""),
+        ("phase=Gone", "phase is one of"),
+        ("priority>high", '"high" is not a number'),
+        ("colour=red", '"colour" is not a word of filters'),
+    ],
+)
+def test_a_filter_is_read_or_says_what_is_wrong(page, text, error):
+    found = page.ask("async (text) => (await import('keplab/filter.js')).parseFilter(text).error", text)
+
+    assert error in found if error else found == ""
+
+
+def test_ages_are_kubectls(page):
+    cases = {
+        0: "0s",
+        119: "119s",
+        120: "2m",
+        185: "3m5s",
+        600: "10m",
+        10800: "3h",
+        11100: "3h5m",
+        100000: "27h",
+        200000: "2d7h",
+        800000: "9d",
+    }
+
+    assert list(cases.values()) == page.ask(
+        "async (all) => { const {age} = await import('keplab/format.js'); return all.map(age); }", list(cases)
+    )
+
+
+def test_cividis_begins_dark_blue_and_ends_yellow_and_grows_brighter(page):
+    table = page.ask(
+        "async () => { const {cividis} = await import('keplab/colours.js'); return Array.from({length: 256}, (_, i) => cividis(i / 255)); }"
+    )
+    brightness = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in table]
+
+    assert table[0][2] > 70
+    assert table[0][0] < 10
+    assert table[-1][0] > 240
+    assert table[-1][2] < 90
+    assert all(after > before - 0.6 for before, after in itertools.pairwise(brightness))
+
+
+def test_modules_are_named_by_the_import_map_alone(replay):
+    """A relative import would work when it is served, and not in one file."""
+    from services.ui.vendor import STATIC
+
+    relative = [
+        f"{path.name}: {line}"
+        for path in (STATIC / "js").rglob("*.js")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith(("import", "export")) and ("'./" in line or "'../" in line)
+    ]
+    html_sinks = [
+        path.name
+        for path in (STATIC / "js").rglob("*.js")
+        if "innerHTML" in path.read_text() or "dangerouslySet" in path.read_text()
+    ]
+
+    assert relative == []
+    assert html_sinks == []
