@@ -70,6 +70,8 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("scale", "Have so many objects of a template in the mesh"),
         Row("raw", "Read and write objects in the store, past admission"),
         Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
+        Row("trace-check", "Look for mistakes in a snapshot, recording or trace"),
+        Row("anonymise", "Write a snapshot, recording or trace without its names"),
     ),
     "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
     "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),

@@ -6,7 +6,7 @@ import gzip
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -14,15 +14,17 @@ from typing import Any, BinaryIO, TypeVar, cast
 import click
 
 from services.api.identity import ADMIN, Identity
+from services.api.wire import Api
 from services.cli.mesh_state import transport_of
 from services.cli.output import EXIT_FAILED, fail
 from services.client.client import Client
+from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.format import Format, Writer, format_named, formats
 from services.exchange.kubeconfig import Access, read_access
 from services.exchange.load import Loaded
 from services.exchange.player import Played
 from services.exchange.reading import Source
-from services.exchange.stream import Refused
+from services.exchange.stream import Refused, Stream
 from services.runtime.mesh_directory import read_state
 from services.runtime.real import RealClock, seeded_random
 
@@ -33,6 +35,39 @@ SHOWN_MAX = 10
 def format_option(help_text: str, default: str | None = None) -> Callable[[F], F]:
     """Give a command `--format`; the parameter is called `format_name`."""
     return click.option("--format", "format_name", default=default, metavar="FORMAT", help=help_text)
+
+
+def options_option(command: F) -> F:
+    """Give a command repeatable `--option NAME=VALUE`; the parameter is called `options`."""
+    return click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="what the file's format alone understands, such as scale=cpu=64,memory=256Gi; may be repeated",
+    )(command)
+
+
+def options_of(assignments: Sequence[str]) -> dict[str, str]:
+    """Return what `--option` says, by name. Raises: Refused."""
+    found: dict[str, str] = {}
+    for text in assignments:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise Refused(f"--option {text}: want NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def anonymise_option(command: F) -> F:
+    """Give a command `--anonymise SALTFILE`; the parameter is called `salt`."""
+    return click.option(
+        "--anonymise",
+        "salt",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="SALTFILE",
+        help="replace names by others of the same order, keyed by what the file holds",
+    )(command)
 
 
 def cluster_options(command: F) -> F:
@@ -108,6 +143,15 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
                 file.close()
 
 
+def anonymised_copy(sources: Sequence[Source], salt: Path, format_name: str, options: Mapping[str, str]) -> Source:
+    """Return an anonymised copy of files in kwokctl's format, kept as long as the command runs. Raises: Refused."""
+    folder = tempfile.mkdtemp(prefix="keplab-anonymised-")
+    click.get_current_context().call_on_close(lambda: shutil.rmtree(folder, ignore_errors=True))
+    copy = Path(folder) / "anonymised.yaml"
+    anonymise_files(sources, read_salt(salt), copy, format_name, options)
+    return Source(copy)
+
+
 @asynccontextmanager
 async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Client]:
     """Reach the mesh on a directory as its administrator or its scheduler; one that is not there ends the command."""
@@ -119,6 +163,25 @@ async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[C
         yield Client(transport.api(), RealClock(), seeded_random(None), field_manager="keplab-import")
     finally:
         await transport.close()
+
+
+@asynccontextmanager
+async def mesh_api(data: Path) -> AsyncIterator[Api]:
+    """Reach the mesh on a directory as its administrator, to watch it."""
+    running = read_state(data)
+    if running is None:
+        fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
+    transport = transport_of(data, running)
+    try:
+        yield transport.api()
+    finally:
+        await transport.close()
+
+
+def show_notes(stream: Stream, *, err: bool = False) -> None:
+    """Print what a reader left out or changed."""
+    for what, count in stream.notes.items():
+        click.echo(f"  {count} {what}", err=err)
 
 
 def show_loaded(loaded: Loaded) -> None:

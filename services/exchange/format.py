@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import BinaryIO, Protocol
 
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.exchange.reading import Source
 from services.exchange.stream import Change, Refused, Stream
 
@@ -32,6 +32,30 @@ class Reading:
     options: Mapping[str, str] = field(default_factory=lambda: NO_OPTIONS)
 
 
+class Edit(Protocol):
+    """What becomes of an object in a file."""
+
+    def __call__(self, at_s: float, document: Document, *, is_deleted: bool = False, kind: str = "") -> Document | None:
+        """Return the object as it is to be, None: it is left out.
+
+        `at_s`: seconds after the beginning. `kind`: of an object, "" where the document says it; given with a patch.
+        """
+
+
+Rename = Callable[[str, Key], Key]
+"""What an object of a kind is called, by its namespace and name."""
+
+
+class Rewrite(Protocol):
+    """Writes a file again with its objects edited, and all else as it is."""
+
+    def __call__(
+        self, source: Source, file: BinaryIO, edit: Edit, rename: Rename | None = None, shift_s: float = 0.0
+    ) -> None:
+        """Read the source and write the file. `rename`: also wherever the format names objects itself; `shift_s`:
+        seconds by which absolute times are moved. Raises: Refused: the source cannot be read."""
+
+
 class Writer(Protocol):
     """Writes one stream: objects, then changes in the order of their times."""
 
@@ -39,7 +63,8 @@ class Writer(Protocol):
         """Write an object of the snapshot."""
 
     def change(self, change: Change) -> None:
-        """Write what became of an object: create and update have it whole, delete has nothing; never a patch."""
+        """Write what became of an object: create and update have it whole, delete has nothing. A patch is for formats
+        that have patches."""
 
     def close(self) -> None:
         """Write what was held back. The file is the caller's to close."""
@@ -52,7 +77,8 @@ class Format:
     `fits`: whether a file begins so, given its first 64 KiB, uncompressed and without a byte order mark. `read`: raises
     Refused, also while the stream is read. `write`: given the file and when the recording began, seconds since the
     epoch; None: it is only read. `has_changes`: whether it can say what became of the objects. `options`: the names
-    that `Reading.options` may have. `refusal`: why files of this format cannot be used, and what to do.
+    that `Reading.options` may have. `kinds`: the wire names of those that it can have, () for any.
+    `refusal`: why files of this format cannot be used, and what to do.
     """
 
     name: str
@@ -62,7 +88,16 @@ class Format:
     write: Callable[[BinaryIO, float], Writer] | None = None
     has_changes: bool = False
     options: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     refusal: str = ""
+    read_many: Callable[[Sequence[Source], Reading], Stream] | None = None
+    """For traces whose tables are a file each: one stream of all."""
+    rewrite: Rewrite | None = None
+    """Write the file again with its objects edited, and all else as it is."""
+    is_virtual: bool = False
+    """Whether a replay is in virtual time unless it is said otherwise."""
+    source: str = ""
+    """Whose data it is: licence and citation, for what is published."""
 
 
 @cache

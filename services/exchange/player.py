@@ -165,12 +165,14 @@ class Player:
         return ""
 
     async def _change(self, change: Change, resource: Resource) -> str:
-        body, status, node, is_deletion = parts(change, self._rules)
-        if not (body or status or node or is_deletion):
+        body, status, node, is_deletion, size = parts(change, self._rules)
+        if not (body or status or node or is_deletion or size):
             return "decided by the mesh"
         try:
             if body:
                 await self._send(change, resource, body)
+            if size:
+                await self._send(change, resource, size, subresource="resize")
             if node:
                 await self._bind(change.key, node)
             if status and "status" in resource.subresources:

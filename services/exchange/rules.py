@@ -56,11 +56,16 @@ _LAST: Final = (PODS, VOLUMES)
 @dataclass(frozen=True)
 class Rules:
     """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
-    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays."""
+
+    `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays. `has_kubelets`:
+    kubelets act on what is loaded, so the status of a pod that is bound and not over is its kubelet's: it starts what
+    it does not know to be running.
+    """
 
     pods: Pods = "as-they-are"
     keep_owners: bool = True
     keeps_existing: bool = False
+    has_kubelets: bool = False
 
 
 def rank(resource: str) -> int:
@@ -89,11 +94,17 @@ def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
         if rules.pods == "pending":
             made["spec"].pop("nodeName", None)
             status = None
+        if rules.has_kubelets and made["spec"].get("nodeName") and not _is_over(status):
+            status = None
         if not rules.keep_owners:
             metadata.pop("ownerReferences", None)
             for name in ("serviceAccountName", "serviceAccount"):
                 made["spec"].pop(name, None)
     return Prepared(made, status if isinstance(status, dict) and status else None, bool(given.get("deletionTimestamp")))
+
+
+def _is_over(status: Any) -> bool:
+    return isinstance(status, dict) and status.get("phase") in ("Succeeded", "Failed")
 
 
 def owners_of(document: Document) -> list[Document]:
@@ -131,12 +142,14 @@ def relinked(resource: str, document: Document, uids: Mapping[str, str]) -> Docu
 
 
 class Parts(NamedTuple):
-    """What of a patch or new state goes where: into the object, into its status, and onto which node a pod is bound."""
+    """What of a patch or new state goes where: into the object, its size and its status, and onto which node a pod is
+    bound."""
 
     body: Document
     status: Document
     node: str
     is_deletion: bool
+    size: Document
 
 
 def parts(change: Change, rules: Rules) -> Parts:
@@ -155,12 +168,39 @@ def parts(change: Change, rules: Rules) -> Parts:
         body["spec"] = {name: value for name, value in spec.items() if name != "nodeName"}
         if not body["spec"] and change.method == "patch":
             del body["spec"]
+    size = _take_size(body) if change.resource == PODS and change.method == "patch" else {}
     if change.resource == NODES and rules.pods == "pending":
         _leave_own_taints(body)
     is_deletion = bool(metadata_of(document).get("deletionTimestamp"))
     if rules.pods == "pending" or not isinstance(status, dict):
         status = {}
-    return Parts(body, status, node if rules.pods != "pending" else "", is_deletion)
+    return Parts(body, status, node if rules.pods != "pending" else "", is_deletion, size)
+
+
+def _take_size(body: Document) -> Document:
+    """Take the containers' resources out of a pod's patch: they are changed by a resize alone (KEP-1287)."""
+    spec = body.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(containers, list):
+        return {}
+    sizes = [
+        {name: each[name] for name in ("name", "resources")}
+        for each in containers
+        if isinstance(each, dict) and "name" in each and isinstance(each.get("resources"), dict)
+    ]
+    if not sizes:
+        return {}
+    rest = [{n: v for n, v in e.items() if n != "resources"} if isinstance(e, dict) else e for e in containers]
+    kept = {name: value for name, value in spec.items() if name != "containers"}
+    if any(not isinstance(each, dict) or set(each) != {"name"} for each in rest):
+        kept["containers"] = rest
+    else:
+        kept.pop("$setElementOrder/containers", None)
+    if kept:
+        body["spec"] = kept
+    else:
+        del body["spec"]
+    return {"spec": {"containers": sizes}}
 
 
 def _leave_own_taints(body: Document) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from services.api.meta import Document, Key, metadata_of
+from services.api.resources import resources
 
 Method = Literal["create", "patch", "delete", "update"]
 METHODS: tuple[Method, ...] = ("create", "patch", "delete", "update")
@@ -114,3 +115,16 @@ def called(document: Mapping[str, Any]) -> str:
     kind = document.get("kind")
     key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or metadata.get("generateName") or ""))
     return f"{kind if isinstance(kind, str) and kind else 'object'} {key}".rstrip()
+
+
+def kind_of(resource: str) -> str:
+    """Return the kind of a wire name; of one that is not built in, a guess by its plural."""
+    found = resources().get(resource)
+    return found.kind if found is not None else resource.partition(".")[0].removesuffix("s").capitalize()
+
+
+def api_version_of(resource: str) -> str:
+    """Return the apiVersion of a wire name; of one that is not built in, version 1 of its group."""
+    found = resources().get(resource)
+    group = resource.partition(".")[2]
+    return found.api_version if found is not None else f"{group}/v1" if group else "v1"

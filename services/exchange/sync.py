@@ -232,6 +232,8 @@ class Sync:
         if kind.name == "secrets":
             made = {key: value for key, value in made.items() if key not in ("data", "stringData")}
         metadata = dict(metadata_of(made))
+        if kind.name in OWNERS:  # their controllers here say how far they are
+            made = {key: value for key, value in made.items() if key != "status"}
         if kind.name == PODS:
             metadata.pop("finalizers", None)
         if kind.name in OWNERS and not self._rules.keep_owners:

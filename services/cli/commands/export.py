@@ -7,10 +7,13 @@ from pathlib import Path
 
 import click
 
-from services.cli.exchange import access_of, cluster_options, format_option, writing
-from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, refusing
+from services.cli.exchange import access_of, anonymise_option, cluster_options, format_option, writing
+from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
+from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.cluster import Cluster
+from services.exchange.format import format_named
 from services.exchange.kubeconfig import Access
+from services.exchange.reading import Source
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.stream import Refused
 from services.runtime.real import RealClock
@@ -27,11 +30,13 @@ Examples:
 @click.command("export", epilog=EPILOG)
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
 @format_option("the format to write; kwok unless said", default="kwok")
+@anonymise_option
 @cluster_options
 @data_option
 def COMMAND(  # noqa: N802
     path: Path,
     format_name: str,
+    salt: Path | None,
     kubeconfig: Path | None,
     context: str,
     as_user: str,
@@ -45,12 +50,33 @@ def COMMAND(  # noqa: N802
     """
     with refusing(Refused):
         access = access_of(kubeconfig, context, data)
-        names = [word for word in kinds.split(",") if word]
-        return asyncio.run(_export(access, as_user, names, selector, path, format_name, is_own=kubeconfig is None))
+        names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
+        key = read_salt(salt) if salt is not None else b""
+        if salt is not None and format_named(format_name).rewrite is None:
+            fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
+        plain = path.with_name(f".{path.name}.part") if salt is not None else path
+        try:
+            code = asyncio.run(
+                _export(access, as_user, names, selector, plain, path, format_name, is_own=kubeconfig is None)
+            )
+            if salt is not None:
+                anonymise_files([Source(plain)], key, path, format_name)
+        finally:
+            if salt is not None:
+                plain.unlink(missing_ok=True)
+        return code
 
 
 async def _export(
-    access: Access, as_user: str, names: list[str], selector: str, path: Path, format_name: str, *, is_own: bool
+    access: Access,
+    as_user: str,
+    names: list[str],
+    selector: str,
+    path: Path,
+    shown: Path,
+    format_name: str,
+    *,
+    is_own: bool,
 ) -> int:
     clock = RealClock()
     async with Cluster(access, as_user=as_user) as cluster:
@@ -64,5 +90,6 @@ async def _export(
     if other:
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
-    click.echo(f"{recorder.objects - sum(other.values())} objects are in {path}")
+    written = getattr(writer, "written", recorder.objects - sum(other.values()))
+    click.echo(f"{written} objects are in {shown}")
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,20 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
-from services.cli.exchange import format_option, loaded_document, mesh_client, say_guess, show_loaded, source_of
+from services.cli.exchange import (
+    anonymise_option,
+    anonymised_copy,
+    format_option,
+    loaded_document,
+    mesh_client,
+    options_of,
+    options_option,
+    say_guess,
+    show_loaded,
+    show_notes,
+    source_of,
+    writing,
+)
 from services.cli.live import progress_bar
 from services.cli.output import (
     EXIT_FAILED,
@@ -27,10 +41,12 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.exchange.anonymiser import WALL_S, anonymise_files, ranking, read_salt
 from services.exchange.cluster import Cluster
-from services.exchange.format import Reading, open_stream
+from services.exchange.format import NO_OPTIONS, Format, Reading, format_of, open_stream
 from services.exchange.kubeconfig import read_access
 from services.exchange.load import Loaded, Loader
+from services.exchange.reading import Source
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.rules import Rules
 from services.exchange.spool import Spool
@@ -46,6 +62,8 @@ Examples:
   keplab import --kubeconfig ~/.kube/config --dry-run  how many objects of each kind a cluster has
   keplab import --kubeconfig ~/.kube/config --namespaces shop,default --keep-owners
   keplab import snapshot.yaml --into-scenario shop     a folder with a scenario that begins from it
+  keplab import nodes.csv pods.csv --from 1d --to 2d --compress 24x --into-scenario gpus    of Alibaba's trace
+  keplab import snapshot.yaml --anonymise salt --into-scenario shop                    without its names
 
 \b
 Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
@@ -82,6 +100,16 @@ Wanted = Callable[[Document], bool]
     default=None,
     help="pods keep their owners; dropped unless said of all but files of kwokctl",
 )
+@click.option("--from", "begin", default="", metavar="DURATION", help="from here on (public traces)")
+@click.option("--to", "end", default="", metavar="DURATION", help="up to here (public traces)")
+@click.option("--sample", default="", metavar="SHARE", help="such a share of the collections (public traces)")
+@click.option("--seed", default="", metavar="N", help="of the sample [0]")
+@click.option("--compress", default="", metavar="24x", help="so many times as fast (public traces)")
+@click.option("--scale", default="", metavar="cpu=N,memory=N", help="a machine of 1.0 (borg, azure)")
+@click.option("--machine", default="", metavar="ID", help="the type that all nodes are of (azure)")
+@click.option("--gpu-share", default="", metavar="up|milli", help="what a share of a GPU becomes (alibaba) [up]")
+@options_option
+@anonymise_option
 @click.option("--lenient", is_flag=True, help="leave out and count what cannot be read")
 @click.option("--dry-run", is_flag=True, help="print how many objects there are, and load nothing")
 @click.option(
@@ -103,6 +131,16 @@ def COMMAND(  # noqa: N802
     selector: str,
     pods: str,
     keep_owners: bool | None,
+    begin: str,
+    end: str,
+    sample: str,
+    seed: str,
+    compress: str,
+    scale: str,
+    machine: str,
+    gpu_share: str,
+    options: tuple[str, ...],
+    salt: Path | None,
     lenient: bool,
     dry_run: bool,
     folder: Path | None,
@@ -118,11 +156,30 @@ def COMMAND(  # noqa: N802
         fail("want files or --kubeconfig" + (", not both" if files else ""))
     with refusing(Refused, StateError, ValueError):
         wanted = _wanted(kinds, namespaces, selector)
+        said = {"from": begin, "to": end, "sample": sample, "seed": seed, "compress": compress, "scale": scale}
+        said |= {"machine": machine, "gpu-share": gpu_share, **options_of(options)}
+        given = {name: value for name, value in said.items() if value}
         if folder is not None:
-            return _into_scenario(files, format_name or "", folder, pods)
+            return _into_scenario(files, format_name or "", folder, pods, given, salt, is_lenient=lenient)
+        if salt is not None and files:
+            copy = anonymised_copy([source_of(path) for path in files], salt, format_name or "", given)
+            files, format_name, given = (copy.path,), None, {}
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)
+        key = read_salt(salt) if salt is not None else None
         asked = _Asked(
-            files, kubeconfig, context, format_name or "", kinds, selector, rules, lenient, dry_run, data, output
+            files,
+            kubeconfig,
+            context,
+            format_name or "",
+            kinds,
+            selector,
+            rules,
+            lenient,
+            dry_run,
+            data,
+            output,
+            given,
+            key,
         )
         try:
             return asyncio.run(_run(asked, wanted, keep_owners))
@@ -145,6 +202,8 @@ class _Asked:
     is_dry: bool
     data: Path
     output: str
+    options: Mapping[str, str]
+    salt: bytes | None
 
 
 async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
@@ -153,16 +212,22 @@ async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
             is_kept = bool(keep_owners)
             await _collect(asked, asked.kubeconfig, wanted, spool)
         else:
-            streams = [_opened(asked, path) for path in asked.files]
+            streams = _opened(asked)
             is_kept = keep_owners if keep_owners is not None else all(s.origin.format == "kwok" for s in streams)
             for stream in streams:
                 spool.put_all(each for each in stream.objects if wanted(each.document))
                 if next(stream.changes, None) is not None:
                     click.echo("it goes on with changes, which `keplab replay` plays", err=True)
+                show_notes(stream, err=True)
         objects = (spool.get(number) for number in range(len(spool)))
+        if asked.salt is not None:
+            by = ranking((spool.get(number).document for number in range(len(spool))), asked.salt)
+            objects = (replace(each, document=by.document(each.document)) for each in objects)
         if asked.is_dry:
             return _count(objects, asked.output)
-        loaded = await _load(objects, len(spool), replace(asked.rules, keep_owners=is_kept), asked.data)
+        loaded = await _load(
+            objects, len(spool), replace(asked.rules, keep_owners=is_kept, has_kubelets=True), asked.data
+        )
     if asked.output == "json":
         print_json(loaded_document(loaded))
     else:
@@ -170,11 +235,23 @@ async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
     return EXIT_FAILED if loaded.failures else EXIT_OK
 
 
-def _opened(asked: _Asked, path: Path) -> Stream:
-    source = source_of(path)
-    found, stream = open_stream(source, Reading(RealClock().wall(), asked.is_lenient), asked.format_name)
-    say_guess(source, found, asked.format_name)
-    return stream
+def _opened(asked: _Asked) -> list[Stream]:
+    reading = Reading(RealClock().wall(), asked.is_lenient, asked.options)
+    return [stream for _, stream in _streams(asked.files, asked.format_name, reading)]
+
+
+def _streams(files: Sequence[Path], format_name: str, reading: Reading) -> list[tuple[Format, Stream]]:
+    """Return the files' streams; tables of one trace are one stream."""
+    sources = [source_of(path) for path in files]
+    found = [format_of(source, format_name) for source in sources]
+    for source, each in zip(sources, found, strict=True):
+        say_guess(source, each, format_name)
+    if found[0].read_many is not None and all(each is found[0] for each in found):
+        unknown = next((name for name in reading.options if name not in found[0].options), None)
+        if unknown is not None:
+            raise Refused(f"{sources[0].file}: format {found[0].name} has no option {unknown!r}")
+        return [(found[0], found[0].read_many(sources, reading))]
+    return [open_stream(source, reading, each.name) for source, each in zip(sources, found, strict=True)]
 
 
 class _Collecting:
@@ -249,30 +326,98 @@ def _wanted(kinds: str, namespaces: str, selector: str) -> Wanted:
     return is_wanted
 
 
-def _into_scenario(files: tuple[Path, ...], format_name: str, folder: Path, pods: str) -> int:
-    """Make a folder with the file and a scenario that begins from it and plays it."""
-    if len(files) != 1 or str(files[0]) == "-":
-        fail("--into-scenario: want one file")
-    found, stream = open_stream(source_of(files[0]), Reading(), format_name)
-    for _ in stream.objects:
-        pass
-    has_changes = next(stream.changes, None) is not None
+def _into_scenario(
+    files: tuple[Path, ...],
+    format_name: str,
+    folder: Path,
+    pods: str,
+    options: Mapping[str, str],
+    salt: Path | None,
+    *,
+    is_lenient: bool,
+) -> int:
+    """Make a folder with the file, or what a public trace becomes, and a scenario that begins from it and plays it."""
+    if not files or any(str(path) == "-" for path in files):
+        fail("--into-scenario: want files")
+    reading = Reading(WALL_S, is_lenient, options)
+    (found, stream), *others = _streams(files, format_name, reading)
+    if others:
+        fail(f"--into-scenario: want one file, or the tables of one trace, not {files[1]} beside {files[0]}")
     scenario = folder / f"{folder.name}.txt"
     if scenario.exists():
         fail(f"{scenario} is there already")
+    about: list[str] = []
+    name, written = files[0].name, found.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(files[0], folder / files[0].name)
-        scenario.write_text(scenario_text(files[0].name, found.name, pods, "1", has_changes=has_changes, after="60s"))
+        if found.source:
+            name, written = f"{folder.name}.yaml", "kwok"
+            has_nodes, has_changes = _convert(stream, folder / name)
+            about += [found.source, *(f"{count} {what}" for what, count in stream.notes.items())]
+            options = NO_OPTIONS
+        else:
+            has_nodes = [each.document.get("kind") for each in stream.objects].count("Node") > 0
+            has_changes = next(stream.changes, None) is not None
+            shutil.copyfile(files[0], folder / name)
+            has_nodes = has_nodes or not found.is_virtual
+        if salt is not None:
+            plain = Source(folder / name)
+            made = f"anonymised-{name}"
+            written = anonymise_files([plain], read_salt(salt), folder / made, written, options)
+            (folder / name).unlink()
+            name = made
+        text = scenario_text(
+            name,
+            written,
+            pods,
+            "1",
+            has_changes=has_changes,
+            after="60s",
+            nodes="" if has_nodes else "n01..n10 cpu=32 memory=128Gi",
+            options=options,
+            about=[line for text in about for line in textwrap.wrap(text, 110)],
+        )
+        scenario.write_text(text)
     except OSError as error:
         fail(f"cannot write {folder}: {error.strerror or error}")
-    click.echo(f"{scenario} begins from {files[0].name}; try: keplab run {scenario}")
+    show_notes(stream)
+    click.echo(f"{scenario} begins from {name}; try: keplab run {scenario}")
     return EXIT_OK
 
 
-def scenario_text(name: str, format_name: str, pods: str, speed: str, *, has_changes: bool, after: str) -> str:
-    """Return the scenario that begins from a file beside it and plays its changes."""
-    lines = [f"# {name}, replayed", f"begin {name} pods={pods} format={format_name}"]
-    if has_changes:
-        lines.append(f"play {name} pods={pods} speed={speed} format={format_name}")
+def _convert(stream: Stream, path: Path) -> tuple[bool, bool]:
+    """Write a stream in kwokctl's format, and return whether it has nodes, and whether it has changes."""
+    has_nodes = has_changes = False
+    with writing(path, "kwok", WALL_S) as writer:
+        for placed in stream.objects:
+            has_nodes = has_nodes or placed.document.get("kind") == "Node"
+            writer.put(placed.document)
+        for change in stream.changes:
+            has_changes = True
+            writer.change(change)
+    return has_nodes, has_changes
+
+
+def scenario_text(
+    name: str,
+    format_name: str,
+    pods: str,
+    speed: str,
+    *,
+    has_changes: bool,
+    after: str,
+    nodes: str = "",
+    options: Mapping[str, str] = NO_OPTIONS,
+    about: Sequence[str] = (),
+) -> str:
+    """Return the scenario that begins from a file beside it and plays its changes.
+
+    `nodes`: of a file that has none, those to begin with; then it is played, objects and all. `about`: further lines
+    of the comment on top.
+    """
+    given = f" options={','.join(f'{key}:{value}' for key, value in options.items())}" if options else ""
+    lines = [f"# {name}, replayed", *(f"# {line}".rstrip() for line in about)]
+    lines.append(f"nodes {nodes}" if nodes else f"begin {name} pods={pods} format={format_name}")
+    if has_changes or nodes:
+        lines.append(f"play {name} pods={pods} speed={speed} format={format_name}{given}")
     return "\n".join((*lines, f"wait {after}", ""))

@@ -92,6 +92,7 @@ class SnapshotWriter:
         self._file, self._configuration, self._all_kinds = file, configuration, all_kinds
         self._parts: dict[str, Any] = {}
         self.left_out: dict[str, int] = {}
+        self.written = 0
 
     def put(self, document: Document) -> None:
         """Take in an object of the snapshot."""
@@ -105,6 +106,7 @@ class SnapshotWriter:
             self.left_out[kind] = self.left_out.get(kind, 0) + 1
             return
         bare = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
+        self.written += 1
         self._append(member or EXTRA, encode(bare if member else document))
 
     def change(self, change: Change) -> None:
@@ -147,6 +149,7 @@ SNAPSHOT = Format(
     fits=_fits,
     read=_read,
     write=lambda file, began_wall_s: SnapshotWriter(file),
+    kinds=KINDS,
 )
 
 
@@ -277,5 +280,6 @@ RECORD = Format(
     read=_read_record,
     write=_RecordWriter,
     has_changes=True,
+    kinds=KINDS,
 )
 FORMATS = (SNAPSHOT, RECORD)

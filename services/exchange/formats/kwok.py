@@ -20,10 +20,10 @@ from apiserver_fake.schema.schemas import ANYTHING, shape_of
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.wire import encode
-from services.exchange.format import Format, Reading, Writer
+from services.exchange.format import Edit, Format, Reading, Rename, Writer
 from services.exchange.patches import strategic_diff, without_key
 from services.exchange.reading import Piece, Source, checked_object, document_of, yaml_pieces
-from services.exchange.stream import Change, Origin, Placed, Refused, Stream, called
+from services.exchange.stream import Change, Origin, Placed, Refused, Stream, api_version_of, called, kind_of
 from services.exchange.times import NANOSECOND, has_offsets, to_moments, to_offsets
 
 ACTION: Final = "action.kwok.x-k8s.io/v1alpha1"
@@ -192,7 +192,10 @@ class _Writer:
         at = (change.resource, change.key)
         before = self._seen.get(at)
         method, template = change.method, None
-        if change.method == "delete":
+        if change.method == "patch":
+            assert change.patch_type == "strategic", "kwokctl's patches are strategic merge patches"
+            template = change.document
+        elif change.method == "delete":
             if self._seen.pop(at, None) is None:
                 return
         else:
@@ -260,6 +263,36 @@ def _group_version_resource(change: Change) -> Document:
     return {**({"group": group} if group else {}), "version": version or "v1", "resource": plural}
 
 
+def _rewrite(source: Source, file: BinaryIO, edit: Edit, rename: Rename | None = None, shift_s: float = 0.0) -> None:
+    """Write a stream again; its times are relative, so that nothing is to be moved (`shift_s`)."""
+    is_begun = False
+    for piece in yaml_pieces(source):
+        document: Document | None = document_of(piece)
+        assert document is not None, "what is read is an object"
+        if _is_patch(document):
+            at_ns, change = _change(Placed(document, str(piece.place)))
+            key = rename(kind_of(change.resource), change.key) if rename is not None else change.key
+            body: Document | None = change.document
+            kind = kind_of(change.resource)
+            if body is not None:
+                body = edit(at_ns / NANOSECOND, body, kind=kind)
+                document = None if body is None else {**document, "template": body}
+            else:
+                target = {"name": change.name, **({"namespace": change.namespace} if change.namespace else {})}
+                gone = {"apiVersion": api_version_of(change.resource), "kind": kind, "metadata": target}
+                document = document if edit(at_ns / NANOSECOND, gone, is_deleted=True) is not None else None
+            if document is not None:
+                target = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
+                document = {**document, "target": target}
+        else:
+            document = edit(0.0, checked_object(document, str(piece.place)))
+        if document is None:
+            continue
+        text: str = yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=1 << 16)
+        file.write((b"---\n" if is_begun else b"") + text.encode())
+        is_begun = True
+
+
 def _write(file: BinaryIO, began_wall_s: float) -> Writer:
     return _Writer(file, began_wall_s)
 
@@ -271,4 +304,5 @@ FORMAT = Format(
     read=_read,
     write=_write,
     has_changes=True,
+    rewrite=_rewrite,
 )

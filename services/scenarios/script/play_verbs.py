@@ -10,6 +10,7 @@ from services.api.meta import Document
 from services.api.resources import resource_of_kind
 from services.client.client import Client
 from services.exchange.format import Reading, open_stream
+from services.exchange.lifecycles import LifecycleGate
 from services.exchange.load import Loader
 from services.exchange.player import AS_FAST_AS_POSSIBLE, Played, Player
 from services.exchange.reading import Source
@@ -20,7 +21,7 @@ from services.scenarios.script.context import ScenarioContext, verb, verbs_in
 from services.scenarios.script.declaration import FILE, Argument, Option
 from services.scenarios.script.scenario import Scenario, Step
 from services.scenarios.script.streams import source_of
-from services.scenarios.script.value_types import NAME, ValueType, choice
+from services.scenarios.script.value_types import NAME, PAIRS, ValueType, choice
 
 TOPIC: Final = "Recordings"
 
@@ -41,7 +42,8 @@ def _check_play(scenario: Scenario, step: Step) -> None:
 
 
 def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
-    return open_stream(source, Reading(began_wall_s=began_wall_s), step.values.get("format") or "")[1]
+    reading = Reading(began_wall_s=began_wall_s, options=step.values.get("options") or {})
+    return open_stream(source, reading, step.values.get("format") or "")[1]
 
 
 @verb(
@@ -56,6 +58,7 @@ def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
             default="pending",
         ),
         Option("format", NAME, "its format", otherwise="known by its content"),
+        Option("options", PAIRS, "what this format alone understands, by name", default=""),
         Option("beside", choice("yes", "no"), "whether the next lines are run meanwhile", default="no"),
     ),
     check=_check_play,
@@ -113,6 +116,17 @@ play week.yaml speed=3 beside=yes pods=as-they-are format=kwok
 played
 expect each configmaps name=settings data.colour == blue
 """,
+        """\
+# A pod of a public trace runs for an hour, sixty times as fast
+file pods.csv <<EOF
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+openb-pod-0001,4000,8192,0,0,,LS,Succeeded,100,3701,101
+EOF
+nodes n1 cpu=8 memory=16Gi
+play pods.csv options=compress:60x
+expect within 10s count pods phase=Running == 1
+expect within 65s count pods phase=Succeeded == 1
+""",
     ),
 )
 async def play(context: ScenarioContext, step: Step) -> None:
@@ -120,7 +134,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
 
     Objects of its snapshot that the scenario does not `begin` from are created first. With `pods=pending` nodes and
     statuses, endpoints, and objects that others own are left to the mesh; with `beside=yes` the next lines are run
-    meanwhile, and `played` waits for the end.
+    meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
     """
     values = step.values
     rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are")
@@ -139,6 +153,10 @@ async def play(context: ScenarioContext, step: Step) -> None:
     player = Player(client, clock, rules, speed=values["speed"], loaded=loaded, binder=binder)
     for placed in stream.objects if has_begun else ():
         _remember(player, placed.document)
+    if stream.runtimes:
+        gate = LifecycleGate(context.mesh.api(ADMIN), clock, chance, stream.runtimes, speed=values["speed"])
+        context.background.append(asyncio.create_task(gate.run()))
+        await gate.wait_until_synced()
 
     async def played() -> Played:
         return await player.play(stream.changes)

@@ -621,6 +621,13 @@ kill *
 settle quiet=10s limit=200s
 expect count pods phase=Running == 3
 """,
+        """\
+# A fourth replica has no node, and only the rest is waited for
+nodes n1 cpu=4
+deployment web replicas=4 cpu=1100m
+settle workloads=any
+expect count pods phase=Running == 3
+""",
     ),
 )
 async def settle(context: ScenarioContext, step: Step) -> None:

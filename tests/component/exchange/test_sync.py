@@ -169,6 +169,7 @@ def test_ks_13_owners_are_copied_first_and_make_their_pods_here_or_pods_come_wit
             {
                 "kind": "ReplicaSet",
                 "metadata": {"name": "web-1", "namespace": "default"},
+                "status": {"replicas": 7},
                 "spec": {
                     "selector": {"matchLabels": {"app": "web"}},
                     "template": {
@@ -186,7 +187,9 @@ def test_ks_13_owners_are_copied_first_and_make_their_pods_here_or_pods_come_wit
     (sets, controlled), counts = synced(script, keep_owners=True, kinds=(*KINDS[:-1], *OWNERS, "pods"))
     (none, bare), _ = synced(script)
 
-    assert [each["metadata"]["name"] for each in sets] == ["web-1"]
+    assert [(each["metadata"]["name"], (each.get("status") or {}).get("replicas", 0)) for each in sets] == [
+        ("web-1", 0)
+    ]
     assert controlled is None
     assert counts.left_out.counts == {"pods that their owners make here": 1}
     assert (none, "ownerReferences" in bare["metadata"]) == ([], False)
