@@ -18,7 +18,7 @@ RUN [ -n "$PIP_INDEX_URL" ] || unset PIP_INDEX_URL; \
     /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
       --only-binary :all: --require-hashes ${PIP_EXTRA_ARGS} -r /tmp/requirements-runtime.lock -r /tmp/build.lock && \
     find /opt/keplab/lib -type d -name tests -path '*/site-packages/*' -prune -exec rm -rf {} +
-COPY pyproject.toml README.md /src/
+COPY pyproject.toml setup.py README.md /src/
 COPY protos /src/protos
 COPY services /src/services
 COPY apiserver_fake /src/apiserver_fake
@@ -26,7 +26,7 @@ COPY scheduler /src/scheduler
 COPY kubelet /src/kubelet
 COPY claim_controller /src/claim_controller
 COPY benchmarks /src/benchmarks
-COPY experiments /app/experiments
+COPY experiments /src/experiments
 COPY deploy/containers /opt/keplab/containers
 RUN /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation /src && \
     /opt/keplab/bin/python -m pip uninstall --quiet --yes setuptools pip && \
@@ -34,12 +34,11 @@ RUN /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-v
 
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
-RUN mkdir -p /data /runs /credentials/authority /credentials/apiserver /credentials/scheduler /credentials/controllers \
+RUN mkdir -p /data /runs /switches /credentials/authority /credentials/apiserver /credentials/scheduler /credentials/controllers \
       /credentials/claim-controller /credentials/kubelet /credentials/admin /credentials/lab /credentials/monitor /credentials/ui /credentials/etcd-0 /credentials/etcd-1 /credentials/etcd-2 \
       /members/etcd-0 /members/etcd-1 /members/etcd-2 /members/prometheus /telemetry/events /telemetry/spans && \
-    chown -R 10001:10001 /data /runs /credentials /members /telemetry && chmod -R go-rwx /data /credentials /members /telemetry
+    chown -R 10001:10001 /data /runs /switches /credentials /members /telemetry && chmod -R go-rwx /data /credentials /members /telemetry
 COPY --from=packages /opt/keplab /opt/keplab
-COPY --from=packages /app /app
 WORKDIR /app
 USER 10001:10001
 ENV PATH=/opt/keplab/bin:/usr/local/bin:/usr/bin:/bin \

@@ -12,7 +12,7 @@ KILLS ?= 500
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: help install hooks demo test browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
+.PHONY: help install hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,11 +33,16 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
 
-test: lint types ## every layer of tests
+test: lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/durability tests/interop -n 4 --dist loadfile
 	$(BIN)/pytest tests/browser -n 2 --dist loadfile -rs
+	$(BIN)/python -m tests.pythons
+
+test-newest: $(READY) ## unit, component and architecture tests and all scenarios on the oldest and the newest other Python of this machine
+	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
+	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
 
 browser: ## have Chromium for tests of the live page, where apt-get may install it; without one they skip
 ifeq ($(CHROMIUM),)

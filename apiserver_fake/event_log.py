@@ -12,6 +12,7 @@ import msgspec
 
 from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.requests import MUTATING
 from apiserver_fake.storage.journal import Recovered
 from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of
 from apiserver_fake.storage.store import Store
@@ -133,9 +134,6 @@ def _requests(body: bytes) -> dict[str, int]:
         return {}  # what no reader can make out asks for nothing
 
 
-MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection"))
-
-
 class EventLines:
     """The server's way to the event log. With a state hash, each commit's line carries the hash after it."""
 
@@ -197,6 +195,17 @@ class EventLines:
             identity=identity.user,
             trace_id=span.trace_id,
             data=data,
+        )
+
+    def raw_write(self, identity: Identity, request: Request, response: Response) -> None:
+        """Write that an object was written past admission: what invariants find of it afterwards is by hand."""
+        metadata = msgspec.json.decode(response.body)["metadata"]
+        self._events.write(
+            "raw.write",
+            obj=(request.resource, request.namespace, request.name, metadata.get("uid") or ""),
+            rv=response.rv,
+            identity=identity.user,
+            data={"verb": "put" if request.verb == "update" else "del"},
         )
 
     def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:

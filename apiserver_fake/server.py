@@ -39,16 +39,18 @@ from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.decode import json_object
-from apiserver_fake.event_log import MUTATING, EventLines
+from apiserver_fake.event_log import EventLines
 from apiserver_fake.fairness.gate import FairDispatch
 from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
+from apiserver_fake.requests import MUTATING, Requests, group_resource
 from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection
@@ -86,7 +88,7 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
 """What `system:monitor` may get (guarantees 8.3)."""
-SHOWN = re.compile("/(metrics|configz|explain/.+)")
+SHOWN = re.compile("/(metrics|rates|configz|explain/.+)")
 """What `keplab:ui` may get of every process: figures, settings, and why a pod is where it is."""
 EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
@@ -163,7 +165,7 @@ class ApiServer:
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None
-        self._requests: dict[tuple[str, ...], float] = {}
+        self.requests = Requests(self._version_of)
         self._unbinds: dict[tuple[str, ...], float] = {}
         self._stale_statuses: dict[str, float] = {}
         self._ready = asyncio.Event()
@@ -462,80 +464,83 @@ class ApiServer:
         An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses.
         """
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
-        is_write = request.verb in MUTATING
+        began, is_write = self._clock.now(), request.verb in MUTATING
+        self.requests.begun[is_write] += 1
         if request.subresource:
             try:
                 request = as_unbind(request, self._seams.switches)
             except ApiError as error:
                 response = refusal(error)
-                self._finish(identity, request, span, response)
+                self._finish(identity, request, span, began, response)
                 return response
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
-            return self._read_newest(identity, request, span)
+            return self._read_newest(identity, request, span, began)
         try:
             if is_write and request.at:
                 raise BadRequest(f"at: {request.at}: the past can be read, not changed")
             if is_write:
-                return self._start_write(identity, request, span)
+                return self._start_write(identity, request, span, began)
             response = self._read(identity, request)
         except (Forbidden, NotFound) as error:
             if is_write and self._journal.is_shared:
-                return self._start_write_again(identity, request, span)
+                return self._start_write_again(identity, request, span, began)
             response = refusal(error)
         except NotYet as wait:
-            return self._read_later(identity, request, wait.rv, span)
+            return self._read_later(identity, request, wait.rv, span, began)
         except ApiError as error:
             response = refusal(error)
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
-    async def _read_newest(self, identity: Identity, request: Request, span: Span) -> Response:
+    async def _read_newest(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
         """Read what was newest when the call began, whichever server wrote it (S5, S13)."""
         try:
             await self._journal.confirm()
             response = self._read(identity, request)
         except ApiError as error:
             response = refusal(error)
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
-    async def _start_write_again(self, identity: Identity, request: Request, span: Span) -> Response:
+    async def _start_write_again(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
         """Begin a write that was refused by what this server knew: what allows it may be another server's write."""
         try:
             await self._journal.confirm()
-            begun = self._start_write(identity, request, span)
+            begun = self._start_write(identity, request, span, began)
             return begun if isinstance(begun, Response) else await asyncio.shield(begun)
         except ApiError as error:
             response = refusal(error)
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
-    def _start_write(self, identity: Identity, request: Request, span: Span) -> Response | Awaitable[Response]:
+    def _start_write(
+        self, identity: Identity, request: Request, span: Span, began: float
+    ) -> Response | Awaitable[Response]:
         registry, authenticator = self._parts()
         if request.request_id and not _REQUEST_ID.fullmatch(request.request_id):
             raise BadRequest("x-request-id must have 1 to 64 characters of [A-Za-z0-9._-]")
         if request.resource == NODE_TOKENS:
             token = authenticator.node_token(identity, request.name)
             response = Response(code=201, body=msgspec.json.encode({"token": token}))
-            self._finish(identity, request, span, response)
+            self._finish(identity, request, span, began, response)
             return response
         if (review := REVIEWS.get(request.resource)) is not None:
             registry.authorize(identity, request)
             question = json_object(request.body, "the body is not JSON", "the body is not an object")
             said = reviews.answer(review, request.namespace, question, identity, self, self.catalogue)
             response = Response(code=201, body=msgspec.json.encode(said))
-            self._finish(identity, request, span, response)
+            self._finish(identity, request, span, began, response)
             return response
         fingerprint = _fingerprint(request) if request.request_id else b""
         if (known := self.writer.answered(identity.user, request.request_id, fingerprint)) is not None:
             # Before authorization: what was allowed and done may have taken away the right to do it again.
-            self._finish(identity, request, span, known)
+            self._finish(identity, request, span, began, known)
             return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
-            return self._delete_collection(identity, request, span)
+            return self._delete_collection(identity, request, span, began)
         if span.trace_id:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
@@ -551,7 +556,7 @@ class ApiServer:
             plan=registry.prepare(identity, request, span.traceparent, session),
             done=asyncio.get_running_loop().create_future(),
             deadline_s=self._clock.now() + wait_s,
-            on_response=lambda response: self._finish(identity, request, span, response),
+            on_response=lambda response: self._finish(identity, request, span, began, response),
             identity=identity.user,
             request_id=request.request_id,
             fingerprint=fingerprint,
@@ -568,13 +573,13 @@ class ApiServer:
         )
         if session is None:
             return self.writer.submit(operation)
-        task = asyncio.create_task(self._admit(operation, session, identity, request, span))
+        task = asyncio.create_task(self._admit(operation, session, identity, request, span, began))
         self._admitted[task] = None
         task.add_done_callback(lambda done: self._admitted.pop(done, None))
         return task
 
     async def _admit(
-        self, operation: Operation, session: Session, identity: Identity, request: Request, span: Span
+        self, operation: Operation, session: Session, identity: Identity, request: Request, span: Span, began: float
     ) -> Response:
         """Commit a write after webhooks were asked about it, again whenever what they saw is not what is committed."""
         response: Response | None = None
@@ -584,7 +589,8 @@ class ApiServer:
                 operation.plan(self.store.stage())
             except Pending as pending:
                 try:
-                    session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
+                    answer = await self._admission.answer(pending, operation.deadline_s, span.traceparent)
+                    session.learn(pending, answer)
                 except ApiError as error:
                     response = refusal(pending.beside(error))
                 except MemoryError:
@@ -604,7 +610,7 @@ class ApiServer:
                 answered = refusal(error)
             # Another writer came in between: what the webhooks said was not about this object.
             response = answered if session.pending is None else None
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
     async def admit_connection(
@@ -622,7 +628,7 @@ class ApiServer:
                     found = registry.connect(identity, request, options, complete, session)
                 except Pending as pending:
                     try:
-                        session.learn(pending, await self._admission.answer(pending, math.inf))
+                        session.learn(pending, await self._admission.answer(pending, math.inf, request.traceparent))
                     except ApiError as error:
                         raise pending.beside(error) from None
         except ApiError as error:
@@ -660,7 +666,7 @@ class ApiServer:
             return registry.reads.list(request)
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
 
-    async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span) -> Response:
+    async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span, began: float) -> Response:
         try:
             await self.hub.wait_until_visible(rv)
             response = self._read(identity, request)
@@ -668,10 +674,10 @@ class ApiServer:
             response = refusal(ApiError(str(still)))
         except ApiError as error:
             response = refusal(error)
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
-    async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
+    async def _delete_collection(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
         """Delete what is selected now, each object by itself; the answer lists what was meant, as it was.
 
         So many at once that other writers do not wait for the whole collection.
@@ -694,15 +700,16 @@ class ApiServer:
             response = Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
         except ApiError as error:
             response = refusal(error)
-        self._finish(identity, request, span, response)
+        self._finish(identity, request, span, began, response)
         return response
 
-    def _finish(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
+    def _finish(self, identity: Identity, request: Request, span: Span, began: float, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
-        place = (request.verb, request.resource, request.subresource, str(response.code))
-        self._requests[place] = self._requests.get(place, 0) + 1
+        self.requests.ended(request, response.code, self._clock.now() - began, span.trace_id)
         if request.subresource and request.resource == PODS:
             self._count_pod_writes(identity, request, response)
+        if self._lines is not None and request.subresource == RAW and response.is_ok:
+            self._lines.raw_write(identity, request, response)
         if self._lines is not None and (request.verb in MUTATING or response.code >= 400):
             self._lines.response(identity, request, span, response)
         if span.trace_id:
@@ -828,25 +835,20 @@ class ApiServer:
 
     # -- figures
 
+    def _version_of(self, name: str) -> str:
+        """Return the version in which the kind of that wire name is stored, "" for none."""
+        try:
+            return self.catalogue.find(name).version
+        except NotFound:
+            return ""
+
     def metrics(self) -> dict[str, float]:
-        """Return counters and gauges by Prometheus name."""
-        found = METRICS.of(self)
+        """Return counters, gauges and histograms by Prometheus name."""
+        found = METRICS.of(self) | self.requests.metrics()
         return found | self.fairness.metrics() if self.fairness is not None else found
 
 
-METHODS: Final = {"create": "POST", "update": "PUT"}
-"""The verbs of calls whose names in metrics are other words, as upstream's: the HTTP method, or LIST or WATCH."""
-
 METRICS: Final[Metrics[ApiServer]] = Metrics(
-    counter(
-        "apiserver_request_total",
-        "Answers sent.",
-        lambda server: {
-            (METHODS.get(verb, verb.upper()), *_group_resource(resource), subresource, code): count
-            for (verb, resource, subresource, code), count in sorted(server._requests.items())
-        },
-        "verb", "group", "resource", "subresource", "code",
-    ),
     counter(
         "apiserver_pod_unbind_total",
         "Requests to unbind a pod.",
@@ -863,7 +865,7 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         "apiserver_longrunning_requests",
         "Watches open.",
         lambda server: {
-            ("WATCH", *_group_resource(resource)): count for resource, count in server.hub.counts().items()
+            ("WATCH", *group_resource(resource)): count for resource, count in server.hub.counts().items()
         },
         "verb", "group", "resource",
     ),
@@ -901,12 +903,6 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_etcd_conflicts_total", "Commits overtaken by others.", lambda server: server._journal.conflicts),
     counter("keplab_etcd_failures_total", "Calls that etcd did not answer.", lambda server: server._journal.failures),
 )  # fmt: skip
-
-
-def _group_resource(name: str) -> tuple[str, str]:
-    """Return group and resource of `deployments.apps`, as upstream labels have them."""
-    resource, _, group = name.partition(".")
-    return group, resource
 
 
 def _name_pod(span: Span, change: Change) -> None:

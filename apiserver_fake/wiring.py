@@ -261,7 +261,7 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
         return address_of(server.store, namespace, service, port)
 
     # In a simulation there is nothing to connect to.
-    make_converter = make_webhooks(address) if config.rest_port is not None else no_converter
+    make_converter = make_webhooks(address, seams.tracer) if config.rest_port is not None else no_converter
     server = ApiServer(
         seams,
         _journal(config, seams),
@@ -299,7 +299,7 @@ def _admission(config: ApiServerConfig, seams: Seams) -> Callable[[Store, Catalo
     """Return what makes the admission that objects configure."""
 
     def made(store: Store, catalogue: Catalogue) -> DynamicAdmission:
-        post: Post = HttpsPost(store) if _has_servers(config) else unreachable
+        post: Post = HttpsPost(store, seams.tracer) if _has_servers(config) else unreachable
         calls = WebhookCalls(post, seams.clock.now, lambda: new_uid(seams.random))
         return DynamicAdmission(store, catalogue, calls)
 

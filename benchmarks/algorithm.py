@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from benchmarks.workloads.documents import NewObject
 from benchmarks.workloads.ops import Size, Workload
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
+from scheduler.configuration.file import Configured
 from scheduler.configuration.plugins import default_profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.entry import Handle
@@ -36,7 +37,7 @@ from scheduler.wiring import core_of
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimConsumerReference
-from services.api.meta import Document, View
+from services.api.meta import Document, Key, View
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
 from services.dra.pod_claims import claim_keys
@@ -56,14 +57,33 @@ class TooSlow(TimeoutError):
     """A step did not end within the limit."""
 
 
+class Observer(Protocol):
+    """Is shown what becomes of pods."""
+
+    def attempted(self, pod: Pod) -> None:
+        """See a pod that was tried: with its node, or without one."""
+
+    def gone(self, pod: Pod) -> None:
+        """See a pod that was deleted or evicted."""
+
+
 class Algorithm:
     """The core of one scheduler and the world it is shown.
 
     `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
     """
 
-    def __init__(self, switches: Switches, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        switches: Switches,
+        clock: Callable[[], float] = time.perf_counter,
+        *,
+        config: str = "",
+        observer: "Observer | None" = None,
+    ) -> None:
+        """`config`: a KubeSchedulerConfiguration file; `observer`: is shown what becomes of pods, and attempts, plugins
+        and events are timed then. Raises: StartError for a file that is none."""
+        self._clock, self._observer = clock, observer
         self.world = FixedWorld()
         self.handle = Handle(
             switches=switches,
@@ -74,7 +94,9 @@ class Algorithm:
             random=random.Random(SEED),
             wall=time.time,
         )
-        self.core = core_of(self.handle)
+        configured = Configured.read(config, self.handle.profile, switches)
+        timed_by = clock if observer is not None else None
+        self.core = core_of(self.handle, configured, configured.profiles((), self.handle), timed_by)
         self.bound: dict[str, Pod] = {}
         self.unschedulable_total = 0
         self.evicted_total = 0
@@ -125,21 +147,34 @@ class Algorithm:
     def delete_pod(self, pod: Pod) -> None:
         """Show that a pod is gone."""
         self.core.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
+        if self._observer is not None:
+            self._observer.gone(pod)
 
     def add_other(self, plural: str, document: Document) -> View | None:
-        """Show an object of another kind; None when the scheduler does not follow it."""
+        """Show an object of another kind, or its newer form; None when the scheduler does not follow it."""
         view = self._views.get(plural)
         if view is None:
             return None
-        made = msgspec.convert(document, view)
+        made: Any = msgspec.convert(document, view)
+        old = self.world.get(view, made.metadata.key)
         self.world.put(made)
-        self.core.queue.move_all(world_event(view, None, made), None, made, self.now())
-        return made
+        if isinstance(made, ResourceClaim) and made.status.allocation is not None:
+            self.handle.claims.settle(made)
+        self.core.queue.move_all(world_event(view, old, made), old, made, self.now())
+        shown: View = made
+        return shown
 
     def delete_other(self, made: View) -> None:
         """Show that such an object is gone."""
         self.world.delete(made)
         self.core.queue.move_all(world_event(type(made), made, None), made, None, self.now())
+
+    def drop_other(self, plural: str, key: Key) -> None:
+        """Show that the object of that kind and key is gone."""
+        view = self._views.get(plural)
+        made = self.world.get(view, key) if view is not None else None
+        if made is not None:
+            self.delete_other(made)
 
     def at(self, when: float, do: Callable[[], float | None]) -> None:
         """Do something at that time, and again after as many seconds as it returns."""
@@ -151,9 +186,9 @@ class Algorithm:
         while (queued := queue.pop(self.now())) is not None:
             self._attempt(queued, self.now())
 
-    def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
+    def run_until(self, is_done: Callable[[], bool], what: Callable[[], str], limit_s: float = LIMIT_S) -> None:
         """Schedule pods until that is so. Raises: TooSlow."""
-        limit = time.perf_counter() + LIMIT_S
+        limit = time.perf_counter() + limit_s
         agenda, queue = self._agenda, self.core.queue
         resizes = self.core.resizes
         while not is_done():
@@ -176,7 +211,7 @@ class Algorithm:
             if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
                 raise TooSlow(f"{what()}, and nothing will change that")
             if time.perf_counter() > limit:
-                raise TooSlow(f"{what()} after {LIMIT_S:g} s")
+                raise TooSlow(f"{what()} after {limit_s:g} s")
             self._skipped_s += max(min(due) - now, 0.0)
 
     def _attempt(self, queued: QueuedPod, now: float) -> None:
@@ -190,6 +225,7 @@ class Algorithm:
         result = profile.cycle.schedule(info, now)
         if not isinstance(result, ScheduleResult):
             self.unschedulable_total += 1
+            self._observe("unschedulable", info.pod, began)
             self._fail(queued, result, now)
             return
         node, runner = result.node_name, profile.runner
@@ -208,6 +244,12 @@ class Algorithm:
         core.queue.done(info.uid)
         core.handlers.on_pod(pod, bound, now)
         core.queue.bound(queued)
+        self._observe("scheduled", bound, began)
+
+    def _observe(self, result: str, pod: Pod, began: float) -> None:
+        if self._observer is not None:
+            self.core.metrics.attempted(result, time.perf_counter() - began)
+            self._observer.attempted(pod)
 
     def _write_claims(self, pod: Pod) -> None:
         """Show the pod's claims with the devices that Reserve promised them, as PreBind writes them."""

@@ -187,7 +187,14 @@ class StageDelete(msgspec.Struct, frozen=True):
     """Delete the object at once."""
 
 
-Operation = StageEvent | StagePatch | StageDelete
+class StageApply(msgspec.Struct, frozen=True):
+    """Create a ResourceSlice, or replace the one that is there."""
+
+    name: str
+    document: Document
+
+
+Operation = StageEvent | StagePatch | StageDelete | StageApply
 """What playing a stage does to its object."""
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from kubelet.agent import resource_metrics
 from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
@@ -37,6 +38,8 @@ ROUTES: Final = (
     "/podResources/{node}",
     "/draDrivers",
     "/explain/{namespace}/{pod}",
+    resource_metrics.PATH,
+    resource_metrics.DISCOVERY,
 )
 
 
@@ -120,7 +123,8 @@ class KubeletProcess:
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
         """Return what the process serves besides its health: container logs, who has which devices, and drivers."""
         logs = ContainerLogs(self._run_of, self.host.clock).answer
-        return list(zip(ROUTES, (logs, self._pod_resources, self._dra_drivers, self._explain), strict=True))
+        answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
+        return list(zip(ROUTES, answers, strict=True))
 
     def explain(self, key: Key) -> Document | None:
         """Return what the claims of a pod wait for on its node, None for a pod that is not here or does not wait."""
@@ -152,6 +156,20 @@ class KubeletProcess:
                 found = pod_resources(agent.kubelet.managers.devices, _devices_of(agent))
                 return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
+
+    def _resource_metrics(self, request: Any) -> HttpResponse:
+        for agent in self.agents:
+            if agent.name == request.params["node"]:
+                offset_s = self.host.times.offset_s
+                text = resource_metrics.resource_metrics(agent.kubelet.table.pods.values(), agent.now(), offset_s)
+                return 200, "text/plain; version=0.0.4; charset=utf-8", text
+        return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
+
+    def _discovery(self, _: HttpRequest) -> HttpResponse:
+        config = self.host.config
+        scheme = "https" if config.tls_cert_file else "http"
+        found = resource_metrics.discovery(f"{config.health_host}:{config.port}", (a.name for a in self.agents), scheme)
+        return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
     def _dra_drivers(self, _: HttpRequest) -> HttpResponse:
         found = [each for agent in self.agents if agent.drivers is not None for each in agent.drivers.records]

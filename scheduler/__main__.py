@@ -7,14 +7,15 @@ from functools import partial
 from scheduler.config import SchedulerConfig
 from scheduler.extenders.extended_cycle import ExtenderTransport
 from scheduler.wiring import build
+from services.api.seams import Tracer
 from services.runtime.process import main
 
 
-def _to_extenders() -> ExtenderTransport:
+def _to_extenders(tracer: Tracer) -> ExtenderTransport:
     """Return the way to extenders; only a scheduler that has some pays for an HTTP library."""
     from scheduler.extenders.http import HttpTransport
 
-    return HttpTransport()
+    return HttpTransport(tracer)
 
 
 if __name__ == "__main__":

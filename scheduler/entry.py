@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.dra.ledger import ClaimLedger
@@ -49,12 +50,21 @@ class PodEvents:
     send: Callable[..., None] = lambda pod, reason, message, **_: None
 
 
+@dataclass
+class CustomResults:
+    """Adds results of a plugin's own to the decision record; nothing happens while no record is written."""
+
+    add: Callable[[PodInfo, str, str], None] = lambda pod, key, text: None
+
+
 @dataclass(frozen=True)
 class Handle:
     """What a plugin may know of its scheduler; upstream's `framework.Handle`. `profile`: the schedulerName.
 
     `world`: kinds other than pods and nodes. `wall`: seconds since 1970. `groups`: which pods belong together;
     `waiting`: who waits at Permit. `events`: how Events are sent.
+    `record`: results of the plugin's own, `record.add(pod, annotation key, text)` as upstream's simulator has
+    `AddCustomResult`.
     """
 
     switches: Switches
@@ -71,6 +81,7 @@ class Handle:
     groups: PodGroups = field(default_factory=PodGroups)
     waiting: WaitingForPermit = field(default_factory=NoWaitingPods)
     events: PodEvents = field(default_factory=PodEvents)
+    record: CustomResults = field(default_factory=CustomResults)
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -80,12 +91,16 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 @dataclass(frozen=True)
 class PluginEntry:
     """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
-    Without `default_args` they are what the class itself defaults to, whatever the switches."""
+    Without `default_args` they are what the class itself defaults to, whatever the switches.
+
+    `hooks`: it is no plugin of its own but makes hooks around the plugin of that name (`scheduler/framework/hooks.py`).
+    """
 
     name: str
     make: Callable[[Any, Handle], Any]
     args: type[Args] = Args
     default_args: Callable[[Switches], Args] | None = None
+    hooks: str = ""
 
     def defaults(self, switches: Switches) -> Args:
         """Return the arguments of a plugin that is given none."""

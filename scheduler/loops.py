@@ -30,6 +30,7 @@ from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
+from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.framework.cycle_state import CycleError
@@ -159,9 +160,11 @@ class Scheduler:
             self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
-        self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
-        records = self._record_writer.records if self._record_writer is not None else None
-        pods = clients.pods.lister
+        pods, records = clients.pods.lister, None
+        self._record_writer: RecordWriter | None = None
+        if self._switches.record == "annotations":
+            self._record_writer = self._begin_record(handle)
+            records = self._record_writer.records
         self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys)
         self._crash = ""
         self._ready = False
@@ -170,6 +173,19 @@ class Scheduler:
         clients.pods.on_change(partial(handle_change, self._on_pod))
         for view, informer in clients.others.items():
             informer.on_change(partial(handle_change, partial(self._on_other, view)))
+
+    def _begin_record(self, handle: Handle) -> RecordWriter:
+        """Return the writer of the decision record, connected to all that it records."""
+        own = self._switches
+        rules = RecordRules("" if own.record_skip == "empty" else None, own.records_all)
+        writer = RecordWriter(self._core, self._clients.client, self._clients.pods.lister.get, rules)
+        self._failures.on_failed = writer.failed
+        handle.record.add = writer.add_custom_result
+        if self._extenders is not None:
+            self._extenders.on_answer = writer.asked
+        if self._core.group_cycle is not None:
+            self._core.group_cycle.on_result = writer.note
+        return writer
 
     @property
     def is_ready(self) -> bool:
@@ -197,6 +213,10 @@ class Scheduler:
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
         return {"kubescheduler.config.k8s.io": self._configured.document(self._core.profiles.lineups())}
+
+    def rates(self) -> dict[str, float]:
+        """Return how many pods wait in which pool, for those who ask each second."""
+        return {f'scheduler_pending_pods{{queue="{pool.value}"}}': n for pool, n in self._core.queue.pools.items()}
 
     def http_routes(self) -> list[tuple[str, Any]]:
         """Serve what `keplab explain` asks."""
@@ -402,7 +422,7 @@ class Scheduler:
             return
         attempt = self._attempts.begin(queued, now)
         core.profiles.attempt()
-        result = await self._choose(info, now)
+        result = await self._choose(info, now, attempt.span.traceparent)
         self._attempts.decided(attempt)
         if self._record_writer is not None:
             self._record_writer.note(info, core.profiles.of(info), result, now)
@@ -420,13 +440,13 @@ class Scheduler:
                 # Without any node no plugin rejected the pod: it is tried again by the clock.
                 await self._failures.fail(attempt, reason, result.message)
 
-    async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
+    async def _choose(self, info: PodInfo, now: float, traceparent: str) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
         profile, extenders = self._core.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._held_changes.hold()
-        return await extenders.schedule(profile, info, now)
+        return await extenders.schedule(profile, info, now, traceparent)
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
         """Evict whom PostFilter chose, and put the pod back."""
@@ -480,6 +500,8 @@ class Scheduler:
             await self._reject(attempt, status)
             return
         core.queue.activate(result.state.data.pop(PODS_TO_ACTIVATE, ()), attempt.now)
+        if waits and self._record_writer is not None:
+            self._record_writer.waits(info)
         if queued.is_rescued:
             data = {"moved_by": queued.moved_by, "plugins": list(queued.rescued_from)}
             self._recorder.line("sched.flush_rescue", info, node, span, data)

@@ -13,6 +13,8 @@ class SchedulerSwitches:
     unbinds_max: int = switch("unbind.max_attempts")
     claim_release: str = switch("unbind.claim_release")
     record: str = switch("scheduler.record")
+    record_skip: str = switch("scheduler.record_skip")
+    records_all: bool = switch("scheduler.record_all")
     exclusion_scope: str = switch("exclusion.scope")
     pops_from_backoff: bool = switch("SchedulerPopFromBackoffQ")
     has_batching: bool = switch("OpportunisticBatching")

@@ -45,7 +45,7 @@ from scheduler.switches import AsyncCallSwitches, GangSwitches, SchedulerSwitche
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import View
-from services.api.seams import Seams
+from services.api.seams import Seams, Tracer
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
@@ -62,7 +62,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def build(
-    config: SchedulerConfig, seams: Seams, to_extenders: Callable[[], ExtenderTransport] | None = None
+    config: SchedulerConfig, seams: Seams, to_extenders: Callable[[Tracer], ExtenderTransport] | None = None
 ) -> Scheduler:
     """Return the scheduler, ready to run. Raises: StartError when feature gates contradict each other."""
     switches, clock, random = seams.switches, seams.clock, seams.random
@@ -123,7 +123,8 @@ def build(
         dispatcher=_dispatcher(config, seams, client, calls),
         elector=config.elector(seams, LEASE),
     )
-    extenders = _extenders(configured, cache, pods, nodes, to_extenders)
+    way = partial(to_extenders, seams.tracer) if to_extenders is not None else None
+    extenders = _extenders(configured, cache, pods, nodes, way)
     return Scheduler(config, seams, core, clients, handle, waiting, configured, extenders)
 
 

@@ -3,6 +3,7 @@
 `--repeats 10` runs the acceptance scenarios that take several seeds as often as guarantees 13 asks for, and more.
 """
 
+import gc
 import sys
 from collections.abc import Iterator
 
@@ -38,6 +39,12 @@ def _logs_of_its_own() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take how often scenarios with a `repeat` run."""
     parser.addoption("--repeats", type=int, default=1, help="run acceptance scenarios so many times, a seed each")
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected, which lives to the end, out of every collection that a test sets off."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -308,8 +308,11 @@ class Concern(Protocol):
 class Calls(Protocol):
     """How webhooks are called."""
 
-    async def answer(self, pending: Pending, deadline_s: float) -> Answer:
-        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it."""
+    async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
+        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it.
+
+        `traceparent`: of the write.
+        """
         ...
 
     async def close(self) -> None:

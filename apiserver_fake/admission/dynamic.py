@@ -105,9 +105,9 @@ class DynamicAdmission:
         self._concerns.clear()
         self.is_active = self._all.is_any
 
-    async def answer(self, pending: Pending, deadline_s: float) -> Answer:
+    async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
         """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it."""
-        return await self._calls.answer(pending, deadline_s)
+        return await self._calls.answer(pending, deadline_s, traceparent)
 
     async def close(self) -> None:
         """End all connections to webhooks."""

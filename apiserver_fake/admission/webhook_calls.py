@@ -39,6 +39,8 @@ from apiserver_fake.admission.webhooks import (
 from apiserver_fake.storage.store import Store
 from services.api.errors import UNREADABLE, ApiError, Timeout
 from services.api.meta import Resource
+from services.api.seams import Tracer
+from services.telemetry.calls import Call, http_call
 
 ANSWER_BYTES_MAX = 16 << 20
 _LATE = "request did not complete within requested timeout"
@@ -56,8 +58,8 @@ class Address:
 class Post(Protocol):
     """Sends a review and returns the body of the answer. Raises: CallError."""
 
-    async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, /) -> bytes:
-        """Return the body of the answer."""
+    async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
+        """Return the body of the answer. `traceparent`: of the request that waits for it."""
         ...
 
 
@@ -72,11 +74,11 @@ class WebhookCalls:
         if isinstance(self._post, HttpsPost):
             await self._post.close()
 
-    async def answer(self, pending: Pending, deadline_s: float) -> Answer:
+    async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
         """Return what the webhooks say. Raises: ApiError when one denies the request, or failed and may not."""
-        return await (self._mutated if pending.is_mutating else self._examined)(pending, deadline_s)
+        return await (self._mutated if pending.is_mutating else self._examined)(pending, deadline_s, traceparent)
 
-    async def _mutated(self, pending: Pending, deadline_s: float) -> Answer:
+    async def _mutated(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
         found, world = pending.found, pending.world
         warnings: list[str] = []
         audit: dict[str, str] = {}
@@ -87,7 +89,7 @@ class WebhookCalls:
             if matched is None or (pending.only is not None and webhook.key not in pending.only):
                 continue
             try:
-                reply = await self._reply(webhook, found, matched, pending, deadline_s)
+                reply = await self._reply(webhook, found, matched, pending, deadline_s, traceparent)
             except ApiError as error:
                 error.warnings, error.audit = (*warnings, *error.warnings), {**audit, **error.audit}
                 raise
@@ -105,13 +107,13 @@ class WebhookCalls:
                 again.add(webhook.key)
         return Answer(found.object, tuple(warnings), audit, frozenset(again), frozenset(due))
 
-    async def _examined(self, pending: Pending, deadline_s: float) -> Answer:
+    async def _examined(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
         found = pending.found
 
         async def examined(webhook: Webhook) -> tuple[Webhook, Reply | None]:
             matched = webhook.should_be_called(found, pending.world)
             assert matched is not None, "only those that match are asked"
-            return webhook, await self._reply(webhook, found, matched, pending, deadline_s)
+            return webhook, await self._reply(webhook, found, matched, pending, deadline_s, traceparent)
 
         replies = await asyncio.gather(*(examined(each) for each in pending.webhooks), return_exceptions=True)
         warnings: list[str] = []
@@ -130,7 +132,13 @@ class WebhookCalls:
         return Answer(found.object, tuple(warnings), audit)
 
     async def _reply(
-        self, webhook: Webhook, found: Attributes, matched: Resource, pending: Pending, deadline_s: float
+        self,
+        webhook: Webhook,
+        found: Attributes,
+        matched: Resource,
+        pending: Pending,
+        deadline_s: float,
+        traceparent: str,
     ) -> Reply | None:
         """Return what one webhook says, None when it failed and may. Raises: ApiError."""
         check_dry_run(webhook, found)
@@ -140,7 +148,7 @@ class WebhookCalls:
             timeout_s = min(webhook.timeout_s, deadline_s - self._now())
             if timeout_s <= 0:
                 raise Timeout(_LATE)
-            body = await self._post(webhook, msgspec.json.encode(sent), timeout_s)
+            body = await self._post(webhook, msgspec.json.encode(sent), timeout_s, traceparent)
             reply = read(body, uid, sent["apiVersion"], is_mutating=pending.is_mutating)
         except CallError as error:
             if not webhook.ignores_errors:
@@ -192,7 +200,7 @@ def address_of(webhook: Webhook, store: Store) -> Address:
     return Address(url, f"https://{f'[{where}]' if ':' in where else where}:{target}{path}", host)
 
 
-async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, /) -> bytes:
+async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
     """Stand for a network where there is none. Raises: CallError."""
     service = webhook.client.get("service") or {}
     where = webhook.client.get("url") or f"https://{service.get('name')}.{service.get('namespace')}.svc"
@@ -200,10 +208,10 @@ async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, /) -> byt
 
 
 class HttpsPost:
-    """Sends reviews over HTTPS; each authority's connections are kept. `close` ends them."""
+    """Sends reviews over HTTPS, each as a CLIENT span; each authority's connections are kept. `close` ends them."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, tracer: Tracer) -> None:
+        self._store, self._tracer = store, tracer
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}
 
@@ -213,12 +221,16 @@ class HttpsPost:
             await self._session.close()
             self._session = None
 
-    async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, /) -> bytes:
+    async def __call__(self, webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
         """Send a review. Raises: CallError with Go's words for what went wrong."""
         address = address_of(webhook, self._store)
+        with http_call(self._tracer, "POST", address.url, traceparent) as call:
+            return await self._send(webhook, address, body, timeout_s, call)
+
+    async def _send(self, webhook: Webhook, address: Address, body: bytes, timeout_s: float, call: Call) -> bytes:
         shown = f"{address.url}?timeout={shown_timeout(timeout_s)}"
         context = self._context(webhook.client.get("caBundle") or "")
-        headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
+        headers = {"Content-Type": "application/json", "Accept": "application/json, */*", **call.headers}
         if address.name:
             headers["Host"] = address.name
         if self._session is None:
@@ -239,6 +251,7 @@ class HttpsPost:
                     while not response.content.at_eof() and len(content) < ANSWER_BYTES_MAX:
                         content += await response.content.read(ANSWER_BYTES_MAX - len(content))
                     status = response.status
+                    call.answered(status)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise CallError(f'failed to call webhook: Post "{shown}": {_in_go(error)}') from None
         if not 200 <= status < 300:

@@ -19,6 +19,8 @@ import msgspec
 from apiserver_fake.customresources.kinds import Converter
 from services.api.errors import UNREADABLE, ApiError
 from services.api.meta import Document
+from services.api.seams import Tracer
+from services.telemetry.calls import Call, http_call, serving
 
 TIMEOUT_S = 30.0
 ANSWER_BYTES_MAX = 64 << 20
@@ -37,12 +39,12 @@ class _Failed(Exception):
 class WebhookConverter:
     """Converts the objects of one definition by its webhook."""
 
-    def __init__(self, definition: Document, address: Address) -> None:
+    def __init__(self, definition: Document, address: Address, tracer: Tracer) -> None:
         webhook = definition["spec"]["conversion"]["webhook"]
         self._config: Document = webhook.get("clientConfig") or {}
         self._reviews: list[str] = list(webhook.get("conversionReviewVersions") or ())
         self._kind = f"{definition['spec']['group']}/{{version}}, Kind={definition['spec']['names']['kind']}"
-        self._address = address
+        self._address, self._tracer = address, tracer
 
     async def __call__(self, documents: list[Document], api_version: str) -> list[Document]:
         """Return the documents in that version, in their order; those that are in it already are not sent.
@@ -95,21 +97,8 @@ class WebhookConverter:
 
     async def _post(self, question: Document) -> Document:
         url, host, port, name = self._target()
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        try:
-            context = ssl.create_default_context(cadata=self._authority() or None)
-            connector = aiohttp.TCPConnector(ssl=context, resolver=_Fixed(host, port) if host else None)
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-                session.post(url, data=msgspec.json.encode(question), headers=_JSON, server_hostname=name) as answer,
-            ):
-                body = await answer.content.read(ANSWER_BYTES_MAX)
-                if answer.status != 200:
-                    raise _Failed(f"failed: the server responded with the status code {answer.status}")
-        except TimeoutError:
-            raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": context deadline exceeded') from None
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": {error}') from None
+        with http_call(self._tracer, "POST", url, serving.get()) as call:
+            body = await self._send(question, url, host, port, name, call)
         try:
             found = msgspec.json.decode(body)
         except UNREADABLE as error:
@@ -117,6 +106,26 @@ class WebhookConverter:
         if not isinstance(found, dict):
             raise _Failed("failed: the answer is not an object")
         return found
+
+    async def _send(self, question: Document, url: str, host: str, port: int, name: str | None, call: Call) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        try:
+            context = ssl.create_default_context(cadata=self._authority() or None)
+            headers = {**_JSON, **call.headers}
+            connector = aiohttp.TCPConnector(ssl=context, resolver=_Fixed(host, port) if host else None)
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.post(url, data=msgspec.json.encode(question), headers=headers, server_hostname=name) as answer,
+            ):
+                call.answered(answer.status)
+                body = await answer.content.read(ANSWER_BYTES_MAX)
+                if answer.status != 200:
+                    raise _Failed(f"failed: the server responded with the status code {answer.status}")
+        except TimeoutError:
+            raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": context deadline exceeded') from None
+        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+            raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": {error}') from None
+        return body
 
     def _authority(self) -> str:
         bundle = self._config.get("caBundle")
@@ -185,6 +194,6 @@ def _converted(sent: list[Document], answered: list[Any], api_version: str) -> l
     return found
 
 
-def make_webhooks(address: Address) -> Callable[[Document], Converter]:
+def make_webhooks(address: Address, tracer: Tracer) -> Callable[[Document], Converter]:
     """Return how converters are made from definitions."""
-    return lambda definition: WebhookConverter(definition, address)
+    return lambda definition: WebhookConverter(definition, address, tracer)

@@ -19,8 +19,10 @@ from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.rbac.stored import StoredPolicy
+from apiserver_fake.registry.raw import SUBRESOURCE as RAW
+from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of
+from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
@@ -62,7 +64,7 @@ class Registry:
     ) -> None:
         """`stored_policy` None: RBAC objects are stored and grant nothing. `is_converting`: whether conversion webhooks
         can be called."""
-        self._store, self._catalogue = store, catalogue
+        self._store, self._catalogue, self._switches, self._random = store, catalogue, switches, random
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(
             catalogue,
@@ -86,6 +88,9 @@ class Registry:
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
+        if request.subresource == RAW:
+            check_raw(identity, self._switches)
+            return ""
         policy = self.policy_for(identity) if self._stored_policy is not None else None
         return authorize(identity, request, self._lookup, self._listing(identity), policy)
 
@@ -168,6 +173,8 @@ class Registry:
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
         write = Write(self._surroundings, resource, identity, request, traceparent, session)
+        if request.subresource == RAW:
+            return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
             return self._prepare_subresource(write)
         match request.verb:

@@ -95,6 +95,7 @@ from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
+from services.telemetry.calls import serving
 from services.telemetry.exposition import exposition
 
 log = structlog.get_logger()
@@ -703,12 +704,14 @@ class RestHandler:
             attributes["k8s.namespace.name"] = route.namespace
         if route.name:
             attributes[_NAMES_OF.get(route.resource.name, "keplab.name")] = route.name
-        return self._tracer.start(
+        span = self._tracer.start(
             f"{request.method} {route.template}",
             kind="server",
             parent=parent if is_traceparent(parent) else "",
             **attributes,
         )
+        serving.set(span.traceparent)
+        return span
 
     async def _call(
         self, request: web.BaseRequest, api: Api, route: Route, verb: str, parameters: Parameters, span: Span

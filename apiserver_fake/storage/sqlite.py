@@ -35,6 +35,9 @@ ACCEPTED_GAP = 1_000_000_000
 """Versions that are left out when a loss is accepted: any that was given out lies below. As for an etcd member that
 is restored: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`."""
 
+STORE_FORMAT = 1
+"""Of what the tables below hold; raised whenever an older release could not go on with them."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS changes (

@@ -21,6 +21,7 @@ from kubelet.dra.manager import CALL_MAX_S, PREPARE, ClaimManager
 from kubelet.effects import CallDriver
 from kubelet.view import WorkerKey
 from services.api.local_rpc import LocalConnection, RpcError
+from services.telemetry.calls import rpc_call
 from services.telemetry.spans import parse_traceparent
 
 POLL_S = 0.5
@@ -67,6 +68,7 @@ class DriverSockets:
         self._host, self._node, self._claims, self._health = node.host, node, claims, health
         self._folder = f"{node.host.config.sockets_dir}/{node.name}/{REGISTRY}"
         self._connections: dict[int, LocalConnection] = {}
+        self._endpoints: dict[int, str] = {}
         self._records: dict[str, SocketRecord] = {}
         """What became of every file there is, by its path."""
         self._syncs: dict[WorkerKey, str] = {}
@@ -126,6 +128,7 @@ class DriverSockets:
         finally:
             record.instance = None
             connection = self._connections.pop(instance.number)
+            del self._endpoints[instance.number]
             self._claims.drivers.unregister(instance, self._node.now())
             self._log("kubelet.driver_lost", {"driver": instance.driver, "endpoint": instance.endpoint})
             self._node.drain()
@@ -156,6 +159,7 @@ class DriverSockets:
             except ValueError as error:
                 await self._refuse(connection, f"plugin registration failed with err: {error}")
             self._connections[instance.number] = self._host.seams.sockets.dial(endpoint)
+            self._endpoints[instance.number] = endpoint
             self._node.drain()
             data = {"driver": info.name, "endpoint": endpoint, "service": instance.service}
             self._log("kubelet.driver_registered", data)
@@ -223,8 +227,10 @@ class DriverSockets:
         if connection is None:
             return CallFailed("Canceled", "rpc error: code = Canceled desc = grpc: the client connection is closing")
         request = wire.encode_claims(names_of(wanted.claims))
+        path = self._endpoints[wanted.instance]
         try:
-            data = await connection.call(method, request, CALL_MAX_S, traceparent=traceparent)
+            with rpc_call(self._host.seams.tracer, method, path, traceparent) as call:
+                data = await connection.call(method, request, CALL_MAX_S, traceparent=call.traceparent)
             is_prepare = wanted.call == PREPARE
             return wire.decode_prepared(data, wanted.driver) if is_prepare else wire.decode_unprepared(data)
         except RpcError as error:

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from kubelet.agent.node import NodeShell
-from kubelet.effects import Operation, Outbox, PlayStage, StageDelete, StageEvent, StagePatch
+from kubelet.effects import Operation, Outbox, PlayStage, StageApply, StageDelete, StageEvent, StagePatch
 from kubelet.stages.lifecycle import Draws, Life, operations
 from kubelet.stages.manager import FAILED, StageManager
 from kubelet.stages.template_functions import Context
@@ -26,6 +26,7 @@ from services.api.wire import Api, Request, encode
 from services.client.client import delete_request
 from services.client.informer import Informer
 
+SLICES = "resourceslices.resource.k8s.io"
 READ_PERIOD_S = 10.0
 """How often a Node that stages move is read: as often as a kubelet computes its status (kubelet 1)."""
 log = structlog.get_logger()
@@ -106,11 +107,14 @@ class StagePlayer:
 
     def registering(self, stored: Document, status: Document) -> None:
         """Leave out of the first status what the stages of this Node are to say."""
-        if not any(stage.selector.chooses(stored) for stage in self._of_node):
-            self._life, self._node.writes_status = None, True
+        chosen = [stage for stage in self._of_node if stage.selector.chooses(stored) or not stage.writes_status]
+        # Stages that say nothing of the status leave it to the kubelet.
+        self._node.writes_status = not any(stage.writes_status for stage in chosen)
+        if not chosen:
+            self._life = None
             return
-        del status["conditions"]
-        self._node.writes_status = False
+        if not self._node.writes_status:
+            del status["conditions"]
         if self._life is None:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
             self._host.set_timer(self._node.now() + READ_PERIOD_S, self._node, "read-node")
@@ -180,6 +184,11 @@ class StagePlayer:
             if isinstance(operation, StageEvent):
                 record(operation)
                 continue
+            if isinstance(operation, StageApply):
+                applied = await _apply(own, operation, traceparent)
+                if not 200 <= applied.code < 300:
+                    return applied
+                continue
             for request in _requests(operation, target, traceparent):
                 is_own = request.subresource == "status" or isinstance(operation, StageDelete)
                 outcome = await _ask(own if is_own else host, request)
@@ -209,6 +218,23 @@ def _requests(operation: StagePatch | StageDelete, target: Target, traceparent: 
             deadline_s=CALL_DEADLINE_S,
         )
     ]
+
+
+async def _apply(own: Api, operation: StageApply, traceparent: str) -> Outcome:
+    """Create a slice in the node's name, or replace it."""
+    request = Request(
+        verb="create",
+        resource=SLICES,
+        name=operation.name,
+        body=encode(operation.document),
+        traceparent=traceparent,
+        field_manager="kubelet-stages",
+        deadline_s=CALL_DEADLINE_S,
+    )
+    outcome = await _ask(own, request)
+    if outcome.code == 409:
+        outcome = await _ask(own, msgspec.structs.replace(request, verb="update"))
+    return outcome
 
 
 async def _ask(api: Api, request: Request) -> Outcome:

@@ -9,14 +9,14 @@ it uses of cpu is seen in metrics only.
 """
 
 from kubelet.view import KubeletPod
-from services.api.metrics.usage import ANNOTATION, RESOURCES, Curves, curves_in, text_for, value_at
+from services.api.metrics.usage import ANNOTATION, KWOK_ANNOTATION, RESOURCES, Curves, curves_in, text_for, value_at
 
 NODE_RESOURCES = (*(name for name in RESOURCES if name != "cpu"), "imagefs")
 
 
 def describes_usage(pod: KubeletPod) -> bool:
     """Whether the pod has curves."""
-    return any(name.startswith(ANNOTATION) for name in pod.metadata.annotations)
+    return any(name.startswith((ANNOTATION, KWOK_ANNOTATION)) for name in pod.metadata.annotations)
 
 
 def curves(pod: KubeletPod, container: str) -> Curves:

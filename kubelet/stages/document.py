@@ -12,8 +12,11 @@ import msgspec
 
 from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
+from kubelet.stages.other_kinds import KINDS as OTHER_KINDS
+from kubelet.stages.other_kinds import why_not
 from kubelet.stages.stage import (
     OPERATORS,
+    CelRequirement,
     Delay,
     Event,
     EventType,
@@ -48,12 +51,16 @@ class _JqRequirement(Part, frozen=True):
     values: tuple[str, ...] = ()
 
 
+class _CelRequirement(Part, frozen=True):
+    expression: str
+
+
 class _Requirement(Part, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
     jq: _JqRequirement | None = None
-    cel: Any = None
+    cel: _CelRequirement | None = None
 
 
 class _Selector(Part, frozen=True):
@@ -152,6 +159,10 @@ def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
 def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not isinstance(document, dict):
         raise StageError(f"{file}: document {number}: want a Stage, found {type(document).__name__}")
+    if document.get("apiVersion") == API_VERSION and document.get("kind") in OTHER_KINDS:
+        named = document.get("metadata")
+        what = f"{document['kind']} {named.get('name') if isinstance(named, dict) else ''}".rstrip()
+        raise StageError(f"{file}: document {number}: {what}: {why_not(document)}")
     if document.get("kind") != "Stage" or document.get("apiVersion") != API_VERSION:
         raise StageError(
             f"{file}: document {number}: want {API_VERSION} Stage, "
@@ -217,9 +228,14 @@ def _selector(selector: _Selector) -> Selector:
     )
 
 
-def _requirement(given: _Requirement, path: str) -> Requirement:
+def _requirement(given: _Requirement, path: str) -> Requirement | CelRequirement:
     if given.cel is not None:
-        raise _PathError(f"{path}.cel", "CEL is not supported; jq expressions are")
+        if given.jq is not None or given.key or given.operator or given.values:
+            raise _PathError(path, "want either cel, jq or key, operator and values")
+        try:
+            return CelRequirement.read(given.cel.expression)
+        except ValueError as error:
+            raise _PathError(f"{path}.cel.expression", error) from None
     plain = given.jq or given
     if given.jq is not None:
         if given.key or given.operator or given.values:

@@ -15,15 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kubelet.effects import Operation, StageDelete, StageEvent, StagePatch
+from kubelet.effects import Operation, StageApply, StageDelete, StageEvent, StagePatch
 from kubelet.stages.jq import Query
-from kubelet.stages.stage import Finalizers, Patch, Stage
+from kubelet.stages.stage import Apply, Finalizers, Patch, Stage
 from kubelet.stages.template_functions import Context
 from kubelet.stages.templates import TemplateError
 from services.api.meta import Document
 from services.api.times import Duration, parse_time
 
 FINALIZERS = "/metadata/finalizers"
+SLICES_VERSION = "resource.k8s.io/v1"
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6
 """A stage this close is due."""
@@ -134,6 +135,8 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
                 found.append(StageDelete())
             elif step.patch is not None:
                 found.append(_patched(step.patch, given, context))
+            if step.apply is not None and not is_deleted:
+                found.append(_applied(step.apply, given, context))
     except TemplateError as error:
         raise TemplateError(f"stage {stage.name}: {error}") from None
     return found
@@ -149,6 +152,17 @@ def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
     # The test keeps a finalizer that another client set meanwhile.
     guard = [{"op": "test", "path": FINALIZERS, "value": held}] if held else []
     return [*guard, {"op": "replace" if held else "add", "path": FINALIZERS, "value": after}]
+
+
+def _applied(apply: Apply, given: Document, context: Context) -> StageApply:
+    made = apply.template.fill_yaml(given, context)
+    metadata = made.get("metadata") if isinstance(made, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise TemplateError("what is applied is an object with a name")
+    if (made.get("apiVersion"), made.get("kind")) != (SLICES_VERSION, "ResourceSlice"):
+        what = f"{made.get('apiVersion')} {made.get('kind')}"
+        raise TemplateError(f"{what} is not applied; {SLICES_VERSION} ResourceSlice is")
+    return StageApply(metadata["name"], made)
 
 
 def _patched(patch: Patch, given: Document, context: Context) -> StagePatch:

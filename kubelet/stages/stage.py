@@ -5,6 +5,9 @@ stage move this object at all, whatever state it is in: the same without the req
 course of a life. Source: KWOK `SelectorRequirement`.
 """
 
+import importlib
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +20,8 @@ from services.api.meta import Document
 EventType = Literal["Normal", "Warning"]
 PatchType = Literal["json", "merge", "strategic"]
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_CHANGES = re.compile(r"\bstatus\b|deletionTimestamp|finalizers")
+"""What a CEL expression names that is about what changes in the course of a life."""
 _OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
 """Where the course of a life shows: requirements on these do not say whose life it is."""
 
@@ -49,12 +54,42 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class CelRequirement:
+    """A CEL expression about the object, `self`, that must give true. One that cannot be evaluated gives false."""
+
+    evaluate: Callable[[Document], bool]
+    is_lasting: bool
+
+    @classmethod
+    def read(cls, expression: str) -> "CelRequirement":
+        """Return what an expression requires. Raises: ValueError."""
+        # By name: CEL is large, and few stages use it.
+        cel = importlib.import_module("services.api.cel.environment")
+        try:
+            program = cel.Environment({"self": cel.types.DYN}).compile(expression)
+        except (cel.CompileError, cel.EvaluationError) as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+
+        def evaluate(document: Document) -> bool:
+            try:
+                return program.evaluate({"self": document}) is True
+            except cel.EvaluationError:
+                return False
+
+        return cls(evaluate, _CHANGES.search(expression) is None)
+
+    def matches(self, document: Document) -> bool:
+        """Whether the object is so."""
+        return self.evaluate(document)
+
+
+@dataclass(frozen=True)
 class Selector:
     """All parts must hold; no parts select everything."""
 
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Requirement | CelRequirement, ...] = ()
 
     def matches(self, document: Document) -> bool:
         """Whether the stage may be next for the object as it is."""
@@ -146,13 +181,24 @@ def check_subresource(subresource: str, field: str) -> None:
         raise ValueError(f"{field}: {subresource!r} is not supported; status and the object itself are")
 
 
+class Apply(Part, frozen=True):
+    """An object of its own that a stage makes, or replaces: a ResourceSlice of the node."""
+
+    template: Template = Template("")
+
+    def __post_init__(self) -> None:
+        if not self.template.text.strip():
+            raise ValueError(".template: want a template")
+
+
 class Step(Part, frozen=True):
-    """One thing a stage does, or several in this order: event, finalizers, deletion, patch."""
+    """One thing a stage does, or several in this order: event, finalizers, deletion, patch, apply."""
 
     event: Event | None = None
     finalizers: Finalizers | None = None
     delete: bool = False
     patch: Patch | None = None
+    apply: Apply | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +213,11 @@ class Stage:
     weight_from: Query | None = None
     delay: Delay | None = None
     is_immediate: bool = False
+
+    @property
+    def writes_status(self) -> bool:
+        """Whether it says anything of the object's status."""
+        return any(step.patch is not None and step.patch.subresource == "status" for step in self.steps)
 
 
 def _text(value: Any) -> str | None:

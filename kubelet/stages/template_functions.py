@@ -8,6 +8,7 @@ Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 from kubelet.stages import yaml_text
 
 Function = Callable[..., Any]
+COUNT_MAX = 10_000
 
 NODE_CONDITIONS: tuple[tuple[str, str, str, str], ...] = (
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
@@ -71,12 +73,24 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return f"{value:g}" if abs(value) < 1e21 else repr(value)
+        return _float_text(value)
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, Sequence):
         return "[" + " ".join(shown(each) for each in value) + "]"
     return str(value)
+
+
+def _float_text(value: float) -> str:
+    """Return a float with the fewest digits that identify it, from 1e+06 on with an exponent, as Go does."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    exact = Decimal(repr(value)).normalize()
+    if value == 0 or -4 <= exact.adjusted() < 6:
+        return f"{exact:f}"
+    sign, digits, _ = exact.as_tuple()
+    head, rest, exponent = digits[0], "".join(map(str, digits[1:])), exact.adjusted()
+    return f"{'-' * sign}{head}{'.' + rest if rest else ''}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
 def _json(value: Any) -> str:
@@ -184,6 +198,14 @@ def _indent(spaces: int, text: str) -> str:
     return " " * spaces + text.replace("\n", "\n" + " " * spaces)
 
 
+def _until(count: Any) -> list[int]:
+    """Sprig's: the numbers below, at most so many that a template can be filled."""
+    number = _int(count)
+    if number > COUNT_MAX:
+        raise ValueError(f"{number}: want at most {COUNT_MAX}")
+    return list(range(number)) if number >= 0 else list(range(0, number, -1))
+
+
 FUNCTIONS: dict[str, Function] = {
     # Go's own
     "eq": _eq,
@@ -238,6 +260,7 @@ FUNCTIONS: dict[str, Function] = {
     "trim": lambda text: text.strip(),
     "trimPrefix": lambda part, text: text.removeprefix(part),
     "trimSuffix": lambda part, text: text.removesuffix(part),
+    "until": _until,
     "upper": lambda text: text.upper(),
 }
 NAMES = frozenset(FUNCTIONS) | frozenset(Context("").functions()) | {"and", "or"}

@@ -55,21 +55,37 @@ class TemplateError(ValueError):
     """A template that cannot be read, or not be filled with this object; the message names the line."""
 
 
+class Dialect(NamedTuple):
+    """What templates may call (`functions`, and by name those whose answers a `Context` gives), and how a value that an
+    action yields is `written`."""
+
+    functions: Mapping[str, Function]
+    names: frozenset[str]
+    written: Callable[[Any], str]
+
+
+STAGES = Dialect(FUNCTIONS, NAMES, shown)
+"""Of KWOK's Stages."""
+NO_CONTEXT = Context("")
+
+
 class Template:
     """A text as read once; equal objects and contexts give equal results."""
 
-    def __init__(self, text: str) -> None:
-        """Read it. Raises: TemplateError naming the line."""
+    def __init__(self, text: str, names: frozenset[str] = frozenset(), dialect: Dialect = STAGES) -> None:
+        """Read it. `names`: functions that the context answers besides those of the dialect. Raises: TemplateError
+        naming the line."""
         self.text = text
-        parser = _Parser(_pieces(text.strip()))
+        self._dialect = dialect
+        parser = _Parser(_pieces(text.strip()), dialect, dialect.names | names)
         self._body, ended = parser.body(("",))
         if ended != "":
             raise TemplateError(f"line {parser.line}: unexpected {{{{{ended}}}}}")
         self._defined = parser.defined
 
-    def fill(self, given: Any, context: Context) -> str:
+    def fill(self, given: Any, context: Context = NO_CONTEXT) -> str:
         """Return the text for this object. Raises: TemplateError naming the line."""
-        run = _Run(given, self._defined, FUNCTIONS | context.functions())
+        run = _Run(given, self._defined, {**self._dialect.functions, **context.functions()})
         run.nodes(self._body, given)
         return "".join(run.out)
 
@@ -229,8 +245,8 @@ def _number(text: str) -> int | float:
 
 
 class _Parser:
-    def __init__(self, pieces: list[_Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: list[_Piece], dialect: Dialect, names: frozenset[str]) -> None:
+        self._pieces, self._dialect, self._functions = pieces, dialect, names
         self._next = 0
         self._tokens: tuple[_Token, ...] = ()
         self._at = 0
@@ -292,7 +308,8 @@ class _Parser:
         pipeline = self._pipeline()
         if pipeline.variables:
             return pipeline
-        return lambda run, dot: run.out.append(shown(pipeline(run, dot)))
+        written = self._dialect.written
+        return lambda run, dot: run.out.append(written(pipeline(run, dot)))
 
     def _branch(self, kind: str) -> Node:
         pipeline = self._pipeline(loops=kind == "range")
@@ -411,7 +428,7 @@ class _Parser:
             case "word" if token.text in _WORDS:
                 return _constant(_WORDS[token.text])
             case "word":
-                if token.text not in NAMES:
+                if token.text not in self._functions:
                     raise self._error(f"function {token.text!r} is not supported")
                 call = _call(token.text, [])
                 return lambda run, dot: call(run, dot, ())

@@ -30,6 +30,7 @@ from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.hooks import HookedPlugin, hooks_of
 from scheduler.framework.plugin import FilterPlugin
 from scheduler.framework.runner import POINTS, Enabled, serves
 
@@ -202,14 +203,32 @@ class _Maker:
         multi_point = merged(defaults, plugins.multi_point)
         args = self._args()
         made = {name: self._instance(name, args) for name in names(multi_point, plugins)}
+        if not self.problems:
+            self._hook(made)
         if self.problems:
             return None
         order, problems = lineup(
             multi_point, plugins, f"{self._path}.plugins", POINTS, lambda name, point: serves(made[name], point)
         )
         self.problems += problems + self._unfit(order.points, made)
-        enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in made.items())
+        plugins_made = {name: plugin for name, plugin in made.items() if not self._known[name].hooks}
+        enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in plugins_made.items())
         return MadeProfile(self._name, self._profile.percentage_of_nodes_to_score, enabled, order.points)
+
+    def _hook(self, made: dict[str, Any]) -> None:
+        """Put hooks around the plugins that they are about, in the order in which they are enabled."""
+        for name, hooks in list(made.items()):
+            about = self._known[name].hooks
+            if not about:
+                continue
+            if about not in made:
+                self.problems.append(
+                    invalid(f"{self._path}.plugins", name, f"it has hooks of {about}, which does not run")
+                )
+            elif not hooks_of(hooks):
+                self.problems.append(invalid(f"{self._path}.plugins", name, "it has no hook, such as before_filter"))
+            else:
+                made[about] = HookedPlugin(made[about], hooks)
 
     def _args(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return, by plugin, where its arguments stand and what they are."""

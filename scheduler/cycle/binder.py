@@ -62,6 +62,13 @@ def _at_permit(status: Status) -> Status:
     return Status(status.code, (f"waiting on permit for pod: {status.message}",), status.plugin)
 
 
+def _bind_failed(assumption: Assumption, message: str) -> None:
+    """Let the record of the attempt, if there is one, say that the plugin's call had no success."""
+    record = assumption.state.record
+    if record is not None:
+        record.bind_failed(message)
+
+
 def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult:
     """Return what a consistent read says of a bind without answer.
 
@@ -172,7 +179,7 @@ class Binder:
         extender_bind = self.extender_bind(info)
         try:
             if extender_bind is not None:
-                await extender_bind(call.node_name)
+                await extender_bind(call.node_name, span.traceparent)
                 result = BindResult(Outcome.OK)
             else:
                 causes, count = (span.traceparent,), call.expected_unbind_count
@@ -183,12 +190,15 @@ class Binder:
         except ApiError as error:
             outcome = Outcome.CONFLICT if error.code == 409 else Outcome.ERROR
             result = BindResult(outcome, message=f'running Bind plugin "DefaultBinder": {error.message}')
+            _bind_failed(assumption, error.message)
         except UnknownOutcome as error:
             unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
             self.recorder.line("sched.bind_result", info, call.node_name, span, unknown)
             result = await self._resolve(assumption, call.node_name)
             if extender_bind is not None and result.outcome is Outcome.ERROR:
                 result = msgspec.structs.replace(result, message=str(error))
+            if result.outcome is not Outcome.OK:
+                _bind_failed(assumption, result.message)
         data = {"outcome": result.outcome.value, "resolved_how": result.resolved_how, "unbind_count": info.unbind_count}
         if result.message:
             data["message"] = result.message

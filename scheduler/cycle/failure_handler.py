@@ -3,10 +3,11 @@
 Source: scheduler-queue-and-cycles 4.1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt
 from scheduler.cycle.clients import Clients
 from scheduler.dispatcher.calls import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition, status_patch
@@ -19,11 +20,12 @@ FAILED: Final = "FailedScheduling"
 
 @dataclass
 class FailureHandler:
-    """What follows a failed attempt."""
+    """What follows a failed attempt. `on_failed` is called with its pod first."""
 
     queue: SchedulingQueue
     clients: Clients
     recorder: SchedulerRecorder
+    on_failed: Callable[[PodInfo], None] = lambda pod: None
 
     async def fail(
         self,
@@ -41,6 +43,7 @@ class FailureHandler:
         """
         queue, queued, span = self.queue, attempt.queued, attempt.span
         info = queued.info
+        self.on_failed(info)
         self.recorder.line(
             "sched.attempt",
             info,

@@ -9,7 +9,7 @@ from scheduler.cache.columns import Scores
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.plugin import PostFilterResult
 
-ExtenderBind = Callable[[str], Awaitable[None]]
+ExtenderBind = Callable[[str, str], Awaitable[None]]
 """Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
 
 

@@ -17,7 +17,7 @@ from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import Ranking, ScheduleResult, Unschedulable
-from scheduler.framework.cycle_state import NO_NODES_AVAILABLE, CycleError, CycleState, Diagnosis
+from scheduler.framework.cycle_state import NO_NODES_AVAILABLE, NO_SEED, CycleError, CycleState, Diagnosis
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
 from services.api.seams import Random
@@ -32,7 +32,6 @@ REPORTED_NODES_MAX: Final = 64
 BATCH_AGE_MAX_S: Final = 0.5
 SIT_OUT_MAX: Final = 64
 """Cycles for which nothing is kept of a kind that leaves capacity for more on its nodes; it doubles up to this."""
-NO_SEED: Final[Mapping[str, Any]] = {}
 NO_HINT, HINT_USED, HINT_NOT_USED = "no_hint", "hint_used", "hint_not_used"
 
 
@@ -246,13 +245,13 @@ class SchedulingCycle:
         if self.batching is not None and self.cache.columns.slots:
             hinted = self.batching.hint(pod, now, self.rotation.cycle)
             if hinted is not None:
-                return self.only(hinted[0], hinted[1], 2)
+                return self.alone(hinted[0], hinted[1], 2)
         filtered = self.filter(pod, now)
         if isinstance(filtered, CycleError):
             return filtered
         if filtered.own >= 0:
             # The pod is nominated there, perhaps by ourselves: fitting is enough (KEP-5278).
-            return self.only(filtered.own, filtered.state, 1)
+            return self.alone(filtered.own, filtered.state, 1)
         self.narrow(filtered)
         return self.choose(pod, filtered, with_post_filter=with_post_filter)
 
@@ -263,6 +262,7 @@ class SchedulingCycle:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
         state.data.update(seed)
+        state.seed = seed
         found = self.runner.filter(state, pod, columns, self.nominator)
         rejection = found.prepared.rejection
         if rejection is not None and rejection.code is Code.ERROR:
@@ -275,7 +275,7 @@ class SchedulingCycle:
     def narrow(self, filtered: Filtered) -> None:
         """Keep as many of them as the percentage of nodes to score asks for."""
         if filtered.found.prepared.rejection is None and 0 <= self.percentage < 100:
-            filtered.evaluated = self._sample(filtered.found)
+            filtered.evaluated = self._sample(filtered.state, filtered.found)
 
     def choose(
         self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
@@ -298,6 +298,7 @@ class SchedulingCycle:
             return Unschedulable(diagnosis, state, post_filter)
         if count == 1:
             return self.only(int(np.argmax(found.mask)), state, evaluated)
+        state.scored = found.mask
         totals, status = runner.score(state, pod, columns, found)
         if not status.is_success:
             return CycleError(status.message)
@@ -323,15 +324,20 @@ class SchedulingCycle:
         if isinstance(filtered, CycleError):
             return filtered
         if filtered.own >= 0:
-            return self.only(filtered.own, filtered.state, 1)
+            return self.alone(filtered.own, filtered.state, 1)
         self.narrow(filtered)
         return self.choose(pod, filtered, with_post_filter=False)
+
+    def alone(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
+        """Return a node beside which no other was looked at."""
+        state.visited = np.array([row], np.intp)
+        return self.only(row, state, evaluated)
 
     def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
         """Return the one node left; scoring it would change nothing."""
         return ScheduleResult(_name(self.cache.columns, row), state, evaluated, 1)
 
-    def _sample(self, found: Feasible) -> int:
+    def _sample(self, state: CycleState, found: Feasible) -> int:
         """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
         order = self.cache.order()
         total = len(order)
@@ -341,6 +347,7 @@ class SchedulingCycle:
         hits = np.flatnonzero(found.mask[rotated])
         processed = int(hits[wanted - 1]) + 1 if len(hits) >= wanted else total
         self.rotation.next_start = (start + processed) % total
+        state.visited = rotated[:processed]
         if len(hits) > wanted:
             mask = np.zeros_like(found.mask)
             mask[rotated[hits[:wanted]]] = True

@@ -14,7 +14,6 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
 from scheduler.explain.node_groups import node_groups
-from scheduler.explain.simulator_record import SimulatorRecords
 from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
 from scheduler.resize.deferral import waits
@@ -32,6 +31,14 @@ class HttpRequest(Protocol):
     def params(self) -> dict[str, str]: ...  # noqa: D102
 
 
+class Records(Protocol):
+    """What is recorded of pods."""
+
+    def whole(self, uid: str) -> dict[str, str]:
+        """Return all annotations of a pod, however large."""
+        ...
+
+
 @dataclass
 class Explainer:
     """`pod_of` reads the informer's copy, `pod_keys` names all of them; `now` is monotonic seconds."""
@@ -39,7 +46,7 @@ class Explainer:
     core: Core
     pod_of: Callable[[Key], Pod | None]
     now: Callable[[], float]
-    records: SimulatorRecords | None = None
+    records: Records | None = None
     pod_keys: Callable[[], Iterable[Key]] = tuple
 
     def pods(self) -> list[str]:
@@ -102,8 +109,8 @@ class Explainer:
         if queued is None or queued.info.spec.node_name or queued.pool is Pool.GATED:
             return [], []
         core = self.core
-        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self.now())
-        asked, groups = node_groups(filters, PodInfo(queued.info.pod))
+        runner, pod = core.profiles.of(queued.info).runner, PodInfo(queued.info.pod)
+        asked, groups = node_groups(runner, core.cache.columns, core.queue.nominator, self.now(), pod)
         return asked, msgspec.to_builtins(groups)
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:

@@ -1,42 +1,40 @@
-"""One attempt under kube-scheduler-simulator's annotation keys: every plugin's answer for every node.
+"""One attempt under kube-scheduler-simulator's annotation keys: every plugin's answer for every node looked at.
 
-Like the simulator, an observer listens in to each plugin while a runner of the same plugins goes through the attempt
-again, right after the cycle and before the pod is assumed, so that nothing has changed in between. Only done when the
-switch `scheduler.record` asks for it: it costs far more than the cycle itself.
-
-The record is kept whole in memory. The API server takes 256 KiB of annotations an object, so what goes there
-gives up its history first, then the answers by node.
-Source: kubernetes-sigs/kube-scheduler-simulator (its README and how-it-works page).
+Like the simulator, an observer listens in to each plugin; but the cycle itself goes unobserved: right after it, before
+the pod is assumed, a runner of the same plugins goes through the attempt again, over the nodes that the cycle looked at
+and scored, while nothing has changed. What plugins answer from Reserve on is taken as they answer it
+(`record_rules.answered`). Only done when the switch `scheduler.record` asks for it: it costs far more than the cycle
+itself.
+Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go`,
+`simulator/scheduler/plugin/resultstore/store.go`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.nominator import Nominator
 from scheduler.cycle.profiles import Profile
-from scheduler.framework.cycle_state import CycleState
+from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.explain.record_rules import PASSED, VICTIM, Answers, RecordRules
+from scheduler.framework.cycle_state import NO_SEED, CycleError, CycleState
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import Prepared, Runner
-from services.api.lru import LRU
+from scheduler.framework.status import Status
 
-PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
-HISTORY: Final = PREFIX + "result-history"
-PASSED, SUCCESS, VICTIM = "passed", "success", "preemption victim"
-ANNOTATIONS_MAX_BYTES: Final = 200 * 1024
-"""Below the API server's 256 KiB, so that the pod's own annotations fit, too."""
-RECORDS_MAX: Final = 4096
-Answers = dict[str, Any]
+Result = ScheduleResult | Unschedulable | CycleError
 
 
 class _Listener:
-    """Observes a runner: what plugins answer at PreFilter and Score, the latter by node or for all rows at once."""
+    """Observes a runner: what plugins answer at PreFilter, PreScore and Score, the latter by node or for all rows."""
 
     def __init__(self) -> None:
         self.prepared: dict[str, PreFilterResult] = {}
+        self.pre_scored: dict[str, Status] = {}
         self.scores: Answers = {}
 
     def of_plugin(self, plugin: str, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +44,8 @@ class _Listener:
             answer = call(*args)
             if point == "PreFilter":
                 self.prepared[plugin] = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
+            elif point == "PreScore":
+                self.pre_scored[plugin] = answer
             elif point == "Score" and isinstance(args[-1], NodeInfo):
                 self.scores.setdefault(plugin, {})[args[-1].slot] = answer
             elif point == "Score":
@@ -58,40 +58,96 @@ class _Listener:
         """Leave the runner as it is."""
 
 
+@dataclass(frozen=True)
+class _Again:
+    """A second walk through an attempt. `decided`: the state that the first one ended with, None after an error."""
+
+    profile: Profile
+    pod: PodInfo
+    columns: Columns
+    nominator: Nominator
+    rules: RecordRules
+    state: CycleState
+    decided: CycleState | None
+
+    def names(self, prepared: Prepared) -> list[str]:
+        """Return the nodes that the cycle looked at, sorted."""
+        slots, named = self.columns.slots, prepared.node_names
+        decided = None if self.rules.all_nodes or self.decided is None else self.decided
+        rows = None if decided is None or decided.visited is None else set(decided.visited.tolist())
+        return sorted(
+            name for name, row in slots.items() if (named is None or name in named) and (rows is None or row in rows)
+        )
+
+    def filtered(self, runner: Runner, prepared: Prepared) -> dict[str, dict[str, str]]:
+        """Return what each Filter says of each node, up to the first rejection; nothing after one by PreFilter."""
+        by_node: dict[str, dict[str, str]] = {}
+        filters = [name for name in self.profile.runner.points["filter"] if name not in self.state.skip_filter]
+        all_passed = dict.fromkeys(filters, PASSED)
+        self.state.alive = self.columns.valid.copy()
+        for name in self.names(prepared) if prepared.rejection is None else ():
+            node = self.columns.nodes[self.columns.slots[name]]
+            if node is None:
+                continue
+            status = runner.filter_beside(self.state, self.pod, node, self.nominator.rivals(name, self.pod))
+            if status.is_success:
+                by_node[name] = all_passed
+                continue
+            passed = filters[: filters.index(status.plugin)]
+            by_node[name] = {**dict.fromkeys(passed, PASSED), status.plugin: status.message}
+        return by_node
+
+
 def answers_of(
-    profile: Profile, pod: PodInfo, columns: Columns, now: float, *, node: str = "", nominated: str = ""
+    profile: Profile,
+    pod: PodInfo,
+    columns: Columns,
+    now: float,
+    nominator: Nominator,
+    result: Result,
+    rules: RecordRules,
 ) -> Answers:
-    """Return annotation suffix to value for one attempt; `node` is the chosen one, "" when there was none.
+    """Return annotation suffix to value for the attempt that just ended so.
 
     Shapes: `filter-result` is node → plugin → "passed" or reasons; `score-result` and `finalscore-result` are
-    node → plugin → number as text, before NormalizeScore and after it times the weight; the others are
-    plugin → "success".
+    node → plugin → number as text, before NormalizeScore and after it times the weight; `postfilter-result` is
+    node → plugin → "preemption victim"; the others are plugin → "success" or message. Those of the points after the
+    choice are empty: `record_rules.answered` fills them in.
     """
+    decided = None if isinstance(result, CycleError) else result.state
     state, listener = CycleState(now), _Listener()
+    state.seed = NO_SEED if decided is None else decided.seed
+    state.data.update(state.seed)
     runner = profile.runner.only(lambda plugin: True, observer=listener)
     feasible = runner.filter(state, pod, columns)
-    asked = {plugin: each for plugin, each in listener.prepared.items() if plugin not in state.skip_filter}
-    served = {point: dict.fromkeys(names if node else (), SUCCESS) for point, names in profile.runner.points.items()}
+    again = _Again(profile, pod, columns, nominator, rules, state, decided)
+    narrowed = {plugin: each.node_names for plugin, each in listener.prepared.items()}
     found: Answers = {
-        "selected-node": node,
-        "prefilter-result": {p: list(each.node_names) for p, each in asked.items() if each.node_names is not None},
-        "prefilter-result-status": {
-            plugin: SUCCESS if each.status.is_success else each.status.message for plugin, each in asked.items()
-        },
-        "filter-result": _filtered(profile, runner, state, pod, columns, feasible.prepared),
-        "postfilter-result": {nominated: {"DefaultPreemption": VICTIM}} if nominated else {},
+        "selected-node": "",
+        "prefilter-result": {plugin: list(names) for plugin, names in narrowed.items() if names is not None},
+        "prefilter-result-status": rules.texts({plugin: each.status for plugin, each in listener.prepared.items()}),
+        "filter-result": again.filtered(runner, feasible.prepared),
+        "postfilter-result": {},
         "prescore-result": {},
         "score-result": {},
         "finalscore-result": {},
-        "reserve-result": served["reserve"],
-        "permit-result": served["permit"],
+        "reserve-result": {},
+        "permit-result": {},
         "permit-result-timeout": {},
-        "prebind-result": served["preBind"],
-        "bind-result": served["bind"],
+        "prebind-result": {},
+        "bind-result": {},
     }
-    if node and feasible.mask.any():
+    if isinstance(result, Unschedulable) and result.post_filter is not None:
+        found["postfilter-result"] = {name: {} for name in again.names(feasible.prepared)}
+        if feasible.prepared.rejection is not None:
+            found["postfilter-result"] = {}  # no node was rejected by itself
+        chosen = result.post_filter.nominated_node
+        if result.post_filter.status.is_success and chosen:
+            found["postfilter-result"][chosen] = {result.post_filter.status.plugin: VICTIM}
+    if decided is not None and decided.scored is not None:
+        feasible.mask, feasible.is_narrowed = decided.scored, True
         runner.score(state, pod, columns, feasible)
-        found["prescore-result"] = {n: SUCCESS for n in profile.runner.points["preScore"] if n not in state.skip_score}
+        found["prescore-result"] = rules.texts(listener.pre_scored)
         names = [name for name in sorted(columns.slots) if feasible.mask[columns.slots[name]]]
         rows = np.array([columns.slots[name] for name in names], np.intp)
         weights = runner.weights
@@ -102,58 +158,6 @@ def answers_of(
     return found
 
 
-def _filtered(
-    profile: Profile, runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, prepared: Prepared
-) -> dict[str, dict[str, str]]:
-    """Return what each Filter says of each node, up to the first rejection; nothing after a rejection by PreFilter."""
-    by_node: dict[str, dict[str, str]] = {}
-    filters = [name for name in profile.runner.points["filter"] if name not in state.skip_filter]
-    state.alive = columns.valid.copy()
-    for name in sorted(columns.slots) if prepared.rejection is None else ():
-        node = columns.nodes[columns.slots[name]]
-        if node is None or (prepared.node_names is not None and name not in prepared.node_names):
-            continue
-        status = runner.filter_node(state, pod, node)
-        passed = filters if status.is_success else filters[: filters.index(status.plugin)]
-        by_node[name] = dict.fromkeys(passed, PASSED)
-        if not status.is_success:
-            by_node[name][status.plugin] = status.message
-    return by_node
-
-
 def _text(scores: Any, row: int, weight: int = 1) -> str:
     """Return the score of a row, times the weight; a number is the score of every row."""
     return str(int(scores if isinstance(scores, int) else scores[row]) * weight)
-
-
-class SimulatorRecords:
-    """Every attempt of each pod, by uid, the oldest pods dropped first."""
-
-    def __init__(self) -> None:
-        self._attempts: LRU[str, list[dict[str, str]]] = LRU(RECORDS_MAX)
-
-    def keep(self, uid: str, answers: Mapping[str, Any]) -> None:
-        """Remember one attempt."""
-        texts = {
-            PREFIX + key: value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
-            for key, value in answers.items()
-        }
-        attempts = self._attempts.get(uid, [])
-        attempts.append(texts)
-        self._attempts.put(uid, attempts)
-
-    def whole(self, uid: str) -> dict[str, str]:
-        """Return all annotations of the pod, however large; {} for a pod never tried."""
-        attempts = self._attempts.get(uid)
-        if not attempts:
-            return {}
-        return {**attempts[-1], HISTORY: msgspec.json.encode(attempts).decode()}
-
-    def fitting(self, uid: str) -> dict[str, str]:
-        """Return what the API server takes: without the history, or without answers by node, when that is too much."""
-        found = self.whole(uid)
-        by_node = (HISTORY, PREFIX + "filter-result", PREFIX + "score-result", PREFIX + "finalscore-result")
-        for key in by_node:
-            if sum(len(k) + len(v) for k, v in found.items()) > ANNOTATIONS_MAX_BYTES:
-                found.pop(key, None)
-        return found

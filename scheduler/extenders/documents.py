@@ -52,6 +52,96 @@ class BindAnswer(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class GoFilterResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """ExtenderFilterResult as Go writes it: every field, in this order."""
+
+    nodes: Any = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] | None = None
+    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    error: str = ""
+
+
+class GoHostPriority(msgspec.Struct, frozen=True, rename="pascal"):
+    """HostPriority as Go writes it."""
+
+    host: str = ""
+    score: int = 0
+
+
+class GoMetaPod(msgspec.Struct, frozen=True):
+    """MetaPod as Go writes it."""
+
+    uid: str = msgspec.field(default="", name="UID")
+
+
+class GoMetaVictims(msgspec.Struct, frozen=True):
+    """MetaVictims as Go writes it."""
+
+    pods: list[GoMetaPod] | None = msgspec.field(default=None, name="Pods")
+    violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+
+class GoPreemptionResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """ExtenderPreemptionResult as Go writes it."""
+
+    node_name_to_meta_victims: dict[str, GoMetaVictims] | None = None
+
+
+class GoBindingResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """ExtenderBindingResult as Go writes it."""
+
+    error: str = ""
+
+
+_GO_FORMS: Final[dict[str, Any]] = {
+    "filter": GoFilterResult,
+    "prioritize": list[GoHostPriority] | None,
+    "preempt": GoPreemptionResult,
+    "bind": GoBindingResult,
+}
+
+
+def in_go_form(verb: str, body: bytes) -> Any:
+    """Return an answer as Go writes it again, whatever the case of its fields; what is none, as the text it is."""
+    kind = _GO_FORMS[verb]
+    try:
+        return msgspec.convert(_in_case(msgspec.json.decode(body), verb), kind)
+    except UNREADABLE:
+        return body.decode(errors="replace")
+
+
+def _in_case(value: Any, verb: str) -> Any:
+    """Return the document with the fields of Go's types in their own case; the names of nodes stay as they are."""
+    match verb:
+        case "prioritize" | "pods":
+            return [_in_case(each, "each") for each in value] if isinstance(value, list) else value
+        case "preempt" if isinstance(value, dict):
+            victims = _folded(value).get("nodenametometavictims")
+            return {
+                "NodeNameToMetaVictims": {node: _in_case(each, "victims") for node, each in victims.items()}
+                if isinstance(victims, dict)
+                else victims
+            }
+        case "victims" if isinstance(value, dict):
+            folded = _folded(value)
+            return {
+                "Pods": _in_case(folded.get("pods"), "pods"),
+                "NumPDBViolations": folded.get("numpdbviolations") or 0,
+            }
+        case _ if isinstance(value, dict):
+            return {
+                _GO_NAMES[key]: each for key, each in _folded(value).items() if key in _GO_NAMES and each is not None
+            }
+    return value
+
+
+_GO_NAMES: Final = {
+    name.lower(): name
+    for name in ("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error", "Host", "Score", "UID")
+}
+
+
 class MetaVictims(msgspec.Struct, frozen=True):
     """The uids of the pods to evict from a node."""
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import structlog
@@ -33,8 +33,11 @@ from services.telemetry.metrics import Metrics, counter
 class ExtenderTransport(Protocol):
     """The way to an extender: carries one question and its answer. Processes go by HTTP, tests another way."""
 
-    async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float) -> bytes:
-        """Return the body of the answer. Raises: ExtenderError when there is none in time, or its status is not 200."""
+    async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float, traceparent: str) -> bytes:
+        """Return the body of the answer. Raises: ExtenderError when there is none in time, or its status is not 200.
+
+        `traceparent`: of the attempt or the binding that asks.
+        """
         ...
 
     async def close(self) -> None:
@@ -47,6 +50,17 @@ TIMEOUT_S: Final = 5.0
 log = structlog.get_logger()
 
 
+def verb_url(extender: Extender, verb: str) -> str:
+    """Return where an extender is asked that (filter, prioritize, preempt, bind)."""
+    verbs = {
+        "filter": extender.filter_verb,
+        "prioritize": extender.prioritize_verb,
+        "preempt": extender.preempt_verb,
+        "bind": extender.bind_verb,
+    }
+    return f"{extender.url_prefix.rstrip('/')}/{verbs[verb]}"
+
+
 @dataclass
 class Extenders:
     """All extenders of the configuration, in the order in which they are asked.
@@ -57,8 +71,12 @@ class Extenders:
     cache: Cache
     pod_document: Callable[[Key], Document | None]
     node_document: Callable[[Key], Document | None]
+    on_answer: Callable[[PodInfo, str, str, Any], None] | None = None
+    """Called with each answer: pod, verb (filter, prioritize, preempt, bind), URL prefix, answer in Go's form."""
     asked_total: int = 0
     ignored_total: int = 0
+    _attempt: str = ""
+    """What names the attempt going on; there is one at a time."""
 
     def metrics(self) -> dict[str, float]:
         """Return how many questions were asked, and how many failures passed over."""
@@ -72,8 +90,11 @@ class Extenders:
         """Close the connections."""
         await self.transport.close()
 
-    async def schedule(self, profile: Profile, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
-        """Return what the pod's cycle returns, with the extenders' say in it."""
+    async def schedule(
+        self, profile: Profile, pod: PodInfo, now: float, traceparent: str
+    ) -> ScheduleResult | Unschedulable | CycleError:
+        """Return what the pod's cycle returns, with the extenders' say in it. `traceparent`: of the attempt."""
+        self._attempt = traceparent
         cycle = profile.cycle
         cycle.rotation.cycle += 1  # what a cycle before this one left for the next is not for the one after
         filtered = cycle.filter(pod, now)
@@ -81,7 +102,7 @@ class Extenders:
             return filtered
         asked = [each for each in self.extenders if is_interested(each, pod)]
         if filtered.own >= 0 and await self._take_nominated(asked, pod, filtered):
-            return cycle.only(filtered.own, filtered.state, 1)
+            return cycle.alone(filtered.own, filtered.state, 1)
         cycle.narrow(filtered)
         opinion = Gathered(self.cache.columns)
         try:
@@ -122,7 +143,7 @@ class Extenders:
             if not each.filter_verb:
                 continue
             try:
-                body = await self._ask(each, each.filter_verb, self._question(each, pod, names))
+                body = await self._ask(each, "filter", pod, self._question(each, pod, names), self._attempt)
                 left, answer = documents.read_filter(body, names, url=each.url_prefix, by_name=each.node_cache_capable)
             except ExtenderError as error:
                 if not each.ignorable:
@@ -139,7 +160,7 @@ class Extenders:
 
         async def points_of(each: Extender) -> list[documents.HostPriority]:
             try:
-                body = await self._ask(each, each.prioritize_verb, self._question(each, pod, names))
+                body = await self._ask(each, "prioritize", pod, self._question(each, pod, names), self._attempt)
                 return documents.read_priorities(body, url=each.url_prefix)
             except ExtenderError as error:
                 self._ignore(each, pod, error)
@@ -170,7 +191,7 @@ class Extenders:
                 for node, victims in ours.items()
             }
             question = documents.preemption_args(self._document(pod), whole, by_uid=extender.node_cache_capable)
-            body = await self._ask(extender, extender.preempt_verb, question)
+            body = await self._ask(extender, "preempt", pod, question, self._attempt)
             answer: dict[str, Victims] = {}
             for node, theirs in documents.read_preemption(body, url=extender.url_prefix).items():
                 if node not in ours:
@@ -185,18 +206,22 @@ class Extenders:
         extender = next((each for each in self.extenders if each.bind_verb and is_interested(each, pod)), None)
         return partial(self._bind, extender, pod) if extender is not None else None
 
-    async def _bind(self, extender: Extender, pod: PodInfo, node: str) -> None:
+    async def _bind(self, extender: Extender, pod: PodInfo, node: str, traceparent: str) -> None:
         question = documents.bind_args(pod.key.namespace, pod.key.name, pod.uid, node)
         try:
-            documents.read_binding(await self._ask(extender, extender.bind_verb, question), url=extender.url_prefix)
+            body = await self._ask(extender, "bind", pod, question, traceparent)
+            documents.read_binding(body, url=extender.url_prefix)
         except ExtenderError as error:
             # It may have bound the pod all the same: only a read is definite (K2).
             raise UnknownOutcome(str(error)) from error
 
-    async def _ask(self, extender: Extender, verb: str, question: bytes) -> bytes:
+    async def _ask(self, extender: Extender, verb: str, pod: PodInfo, question: bytes, traceparent: str) -> bytes:
         self.asked_total += 1
-        url = f"{extender.url_prefix.rstrip('/')}/{verb}"
-        return await self.transport.post(extender, url, question, extender.http_timeout or TIMEOUT_S)
+        timeout_s = extender.http_timeout or TIMEOUT_S
+        body = await self.transport.post(extender, verb_url(extender, verb), question, timeout_s, traceparent)
+        if self.on_answer is not None:
+            self.on_answer(pod, verb, extender.url_prefix, documents.in_go_form(verb, body))
+        return body
 
     def _question(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> bytes:
         nodes = None

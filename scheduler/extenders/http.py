@@ -8,17 +8,24 @@ import aiohttp
 
 from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.preemption.candidates import ExtenderError
+from services.api.seams import Tracer
+from services.telemetry.calls import Call, http_call
 
 
 class HttpTransport:
-    """Posts JSON; an answer other than 200 is none."""
+    """Posts JSON; an answer other than 200 is none. Each question is a CLIENT span, named in its `traceparent`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext | bool] = {}
 
-    async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float) -> bytes:
+    async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float, traceparent: str) -> bytes:
         """Return the answer's body. Raises: ExtenderError."""
+        with http_call(self._tracer, "POST", url, traceparent) as call:
+            return await self._post(extender, url, body, timeout_s, call)
+
+    async def _post(self, extender: Extender, url: str, body: bytes, timeout_s: float, call: Call) -> bytes:
         if self._session is None:
             self._session = aiohttp.ClientSession(headers={"Content-Type": "application/json"})
         tls = extender.tls_config
@@ -26,10 +33,12 @@ class HttpTransport:
             async with self._session.post(
                 url,
                 data=body,
+                headers=call.headers,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
                 ssl=self._context(extender),
                 server_hostname=tls.server_name or None if tls is not None else None,
             ) as answer:
+                call.answered(answer.status)
                 if answer.status != 200:
                     verb = url.rpartition("/")[2]
                     raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")

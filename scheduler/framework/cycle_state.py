@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.framework.status import Code
+from scheduler.framework.status import Code, Status
 
 NO_NODES_AVAILABLE: Final = "no nodes available to schedule pods"
 TOO_MANY_PODS: Final = "Too many pods"
 Mask = npt.NDArray[np.bool_]
+NO_SEED: Final[Mapping[str, Any]] = {}
+
+
+class AttemptRecord(Protocol):
+    """Takes in what follows a choice, for whoever asks why later."""
+
+    def selected(self, node: str) -> None:
+        """Take in the node, before Reserve."""
+
+    def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
+        """Take in a plugin's answer at reserve, permit, prebind or bind; `timeout_s`: how long Permit may wait."""
+
+    def bind_failed(self, message: str) -> None:
+        """Take in that the bind which a plugin asked for failed."""
 
 
 class CycleState:
@@ -22,10 +36,24 @@ class CycleState:
 
     `skip_filter` and `skip_score` name plugins that skip this pod's Filter and Score, `irrelevant` those that have
     nothing to do with it. `alive` is, during Filter, the nodes that passed all earlier filters. `error`: why Filter
-    could not be finished. Source: upstream `pkg/scheduler/framework/cycle_state.go`.
+    could not be finished. `seed`: what `data` began with. `visited`: the rows that were looked at, None for all.
+    `scored`: the rows that were left to be scored, None where nothing was. `record`: takes in what plugins answer from
+    Reserve on, None where it is not recorded. Source: upstream `pkg/scheduler/framework/cycle_state.go`.
     """
 
-    __slots__ = ("alive", "data", "error", "irrelevant", "now", "skip_filter", "skip_score")
+    __slots__ = (
+        "alive",
+        "data",
+        "error",
+        "irrelevant",
+        "now",
+        "record",
+        "scored",
+        "seed",
+        "skip_filter",
+        "skip_score",
+        "visited",
+    )
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -35,6 +63,10 @@ class CycleState:
         self.alive: Mask | None = None
         self.error = ""
         self.irrelevant: frozenset[str] = frozenset()
+        self.seed = NO_SEED
+        self.visited: npt.NDArray[np.intp] | None = None
+        self.scored: Mask | None = None
+        self.record: AttemptRecord | None = None
 
     def clone(self) -> CycleState:
         """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.

@@ -4,7 +4,7 @@ What row-pure plugins say is remembered by template (`templates`); the others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -518,7 +518,7 @@ class Runner:
         for plugin in self._post_filter if not state.irrelevant else self._concerned(self._post_filter, state):
             latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
             if latest.status.is_success or latest.retry_with is not None:
-                return latest
+                return replace(latest, status=_of(latest.status, plugin))
             if latest.status.code is not Code.UNSCHEDULABLE:
                 diagnosis.post_filter_message = latest.status.message
                 return latest
@@ -532,8 +532,12 @@ class Runner:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
+        if state.record is not None:
+            state.record.selected(node_name)
         for plugin in self._reserve if not state.irrelevant else self._concerned(self._reserve, state):
             status = plugin.reserve(state, pod, node_name)
+            if state.record is not None:
+                state.record.answered("reserve", plugin.name, status)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
                 return _of(status, plugin, f'running Reserve plugin "{plugin.name}"')
@@ -549,6 +553,8 @@ class Runner:
         waits: dict[str, float] = {}
         for plugin in self._permit if not state.irrelevant else self._concerned(self._permit, state):
             status, timeout_s = plugin.permit(state, pod, node_name)
+            if state.record is not None:
+                state.record.answered("permit", plugin.name, status, timeout_s)
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
             elif not status.is_success:
@@ -574,6 +580,8 @@ class Runner:
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
+            if state.record is not None:
+                state.record.answered("prebind", plugin.name, status)
             if not status.is_success:
                 return _of(status, plugin, f'running PreBind plugin "{plugin.name}"')
         return SUCCESS
@@ -582,6 +590,8 @@ class Runner:
         """Return the call of the first Bind plugin that does not skip."""
         for plugin in self._bind if not state.irrelevant else self._concerned(self._bind, state):
             answer = plugin.bind(state, pod, node_name)
+            if state.record is not None:
+                state.record.answered("bind", plugin.name, SUCCESS if isinstance(answer, BindCall) else answer)
             if isinstance(answer, BindCall):
                 return answer
             if answer.code is not Code.SKIP:

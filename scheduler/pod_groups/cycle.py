@@ -4,14 +4,17 @@ Source: preemption 6.4, with its table of when to bind and when to preempt; upst
 `pkg/scheduler/schedule_one_podgroup.go`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from scheduler.cycle.profiles import Profiles
+from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.profiles import Profile, Profiles
+from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.entry import Handle
+from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
@@ -20,6 +23,7 @@ from scheduler.queue.queued_pod import QueuedPod
 from scheduler.switches import GangSwitches
 from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
 
+Result = ScheduleResult | Unschedulable | CycleError
 WAITING: Final = "pod group is waiting for preemption to complete"
 GANG_PLUGIN: Final = "GangScheduling"
 SCHEDULED: Final = "Scheduled"
@@ -79,6 +83,8 @@ class GroupCycle:
         self._profiles = profiles
         self._switches = handle.switches.of(GangSwitches)
         self._preemptor = GroupPreemptor(handle)
+        self.on_result: Callable[[PodInfo, Profile, Result, float], None] | None = None
+        """Called after each member's own cycle, before the member is assumed."""
 
     def run(self, info: GroupInfo, now: float) -> GroupResult:
         """Return what is to be done for a group with at least one member."""
@@ -92,7 +98,20 @@ class GroupCycle:
         if mistake:
             return self._reject(Outcome.ERROR, failed(mistake), Placement(untried=members))
         profile = self._profiles.of(members[0].info)
-        return self._schedule(Placer(self._handle, profile.runner, profile.cycle.schedule, group, members, now))
+        return self._schedule(Placer(self._handle, profile.runner, self._cycle_of(profile), group, members, now))
+
+    def _cycle_of(self, profile: Profile) -> Callable[..., Result]:
+        """Return what schedules one member."""
+        schedule, on_result = profile.cycle.schedule, self.on_result
+        if on_result is None:
+            return schedule
+
+        def observed(pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
+            result = schedule(pod, now, with_post_filter=with_post_filter)
+            on_result(pod, profile, result, now)
+            return result
+
+        return observed
 
     def _mistake(self, group: PodGroup, members: Sequence[QueuedPod]) -> str:
         first = members[0].info.spec

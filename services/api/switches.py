@@ -121,6 +121,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/start-fence"),
     Switch("kubelet.status_batching", "faithful", "write statuses serially and coalesced, or at once", "kubelet 11",
            "docs/benchmarks/README.md", ("faithful", "immediate")),
+    Switch("store.raw", False, "administrators may write objects straight into the store, past admission",
+           "simulator 5.3", "docs/how-to/other-tools.md"),
     Switch("unbind.api", "subresource", "form of the unbind: the kubelet calls POST pods/unbind or DELETE "
            "pods/binding, or asks a controller by a condition; or none", f"{_UNBIND} 4.2", "unbinding/binding-delete",
            ("subresource", "binding_delete", "condition", "none")),
@@ -298,6 +300,11 @@ REGISTER: tuple[Switch, ...] = (
            "docs/how-to/recordings.md", ("off", "on")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
            "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded", ("memory", "annotations")),
+    Switch("scheduler.record_skip", "empty", "what such a record says of a plugin that skips at PreFilter or PreScore: "
+           "an empty text as kube-scheduler-simulator, or nothing",
+           "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded-skip", ("empty", "omit")),
+    Switch("scheduler.record_all", False, "such a record has also the nodes that a sampling cycle did not look at",
+           "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded-all"),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2",
            "unbinding/descheduler-choice"),
     Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2",

@@ -5,6 +5,7 @@ start; 130 interrupted, by Ctrl-C or SIGTERM.
 """
 
 import errno
+import importlib
 import logging
 import os
 import signal
@@ -16,8 +17,8 @@ from typing import NoReturn
 import click
 
 from services.api.switches import SwitchError
-from services.cli.command_table import SECTIONS
-from services.cli.groups import WIDTH_MAX, TableGroup, option_refused
+from services.cli.command_table import COMMANDS, SECTIONS
+from services.cli.groups import WIDTH_MAX, Context, Group, option_refused
 from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.runtime.config import MeshError
 
@@ -28,8 +29,26 @@ class _OutputLostError(Exception):
     """What was to be printed cannot be; `args[0]` is the OSError."""
 
 
-class _Commands(TableGroup):
-    """The commands, and what is shown before them."""
+class _Commands(Group):
+    """The commands of the table, and what is shown before them; only the one that is called is imported."""
+
+    def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the table."""
+        return {title: [(row.name, row.line) for row in rows] for title, rows in SECTIONS.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None for what is none."""
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        command = importlib.import_module(row.path).COMMAND
+        assert isinstance(command, click.Command), row.path
+        command.context_class = Context
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what to begin with, then the table."""
@@ -64,7 +83,6 @@ START = (
 
 @click.command(
     cls=_Commands,
-    sections=SECTIONS,
     help="Run a Kubernetes control plane in pieces, simulated or as processes, and ask it what it did and why.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
 )

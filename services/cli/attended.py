@@ -28,13 +28,18 @@ from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
 from services.cli.page_process import PageProcess
 from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers
+from services.runtime.real import write_atomically
 from services.runtime.roles import read_role
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
+from services.simulator.config import PORT as SIMULATOR_PORT
+from services.simulator.settings import Settings, SettingsError, read_settings
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30
 DEFAULT_AUDIT = "default"
 """The value of `--audit` without a policy."""
+SIMULATOR_FOLDER = "simulator"
+NO_CONFIGURATION = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 Show = Callable[[dict[str, Any]], None]
 ETCD_FILES = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_password_file")
 ETCD_ACCESS = ("etcd_prefix", "etcd_user", *ETCD_FILES)
@@ -56,6 +61,7 @@ def check(given: dict[str, Any]) -> None:
             read_role(path)
         except ValueError as error:
             raise click.UsageError(f"--role {error}") from None
+    _check_simulator(given)
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
@@ -64,6 +70,66 @@ def check(given: dict[str, Any]) -> None:
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
     given["audit"] = _audit_policy(given["audit"])
+
+
+def _check_simulator(given: dict[str, Any]) -> None:
+    """Read the simulator's own configuration. Raises: UsageError."""
+    path = given["simulator_config"]
+    given["simulator"] = None
+    if path is None:
+        if given["simulator_open"] and given["simulator_api"] is None:
+            raise click.UsageError("--simulator-open is about --simulator-api")
+        given["simulator"] = Settings() if given["simulator_api"] is not None else None
+        return
+    try:
+        found = given["simulator"] = read_settings(path)
+    except SettingsError as error:
+        raise click.UsageError(f"--simulator-config {error}") from None
+    if found.etcd_url and given["engine"] != "etcd":
+        text = f"--simulator-config {path}: etcdURL {found.etcd_url!r} is about --engine etcd"
+        raise click.UsageError(f"{text}, and the engine is {given['engine']}")
+    if found.etcd_url and not given["etcd_servers"]:
+        given["etcd_servers"] = found.etcd_url
+    if found.scheduler_config and given["scheduler_config"] is None:
+        given["scheduler_config"] = Path(found.scheduler_config)
+    if given["simulator_api"] is None:
+        given["simulator_api"] = found.port or SIMULATOR_PORT
+
+
+def _simulator(given: dict[str, Any], scheduler_config: Path | None) -> tuple[str, ...] | None:
+    """Return the flags of the simulator API, None for no such process."""
+    settings: Settings | None = given["simulator"]
+    if settings is None:
+        return None
+    flags = ["--port", str(given["simulator_api"]), "--data-dir", str(given["data"].absolute() / SIMULATOR_FOLDER)]
+    flags += ["--is-open"] if given["simulator_open"] else []
+    flags += ["--scheduler-config", str(scheduler_config)] if scheduler_config is not None else []
+    flags += [text for origin in settings.cors_origins for text in ("--cors-origin", origin)]
+    for flag, value in (
+        ("--import-kubeconfig", settings.import_kubeconfig),
+        ("--sync-kubeconfig", settings.sync_kubeconfig),
+        ("--replay", settings.replay_file),
+    ):
+        flags += [flag, str(Path(value).absolute())] if value else []
+    return (*flags, *(["--import-selector", settings.import_selector] if settings.import_selector else []))
+
+
+def _own_configuration(given: dict[str, Any]) -> Path | None:
+    """Return the file that the API may change and the scheduler reads, as the mesh begins with it; None for none.
+    Raises: UsageError."""
+    settings: Settings | None = given["simulator"]
+    if settings is None or not settings.has_own_scheduler:
+        return None
+    folder: Path = given["data"].absolute() / SIMULATOR_FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "start.json").unlink(missing_ok=True)
+    path, given_file = folder / "scheduler.yaml", given["scheduler_config"]
+    try:
+        text = given_file.read_bytes() if given_file is not None else NO_CONFIGURATION
+    except OSError as error:
+        raise click.UsageError(f"--scheduler-config {given_file}: {error.strerror}") from None
+    write_atomically(path, text, mode=0o600)
+    return path
 
 
 def _audit_policy(given: str) -> str:
@@ -132,11 +198,16 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
 def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
     """Run the mesh until a signal; return the exit code. `lock_fd` holds the directory, `show` prints that it is up."""
     os.umask(0o077)  # what lies in the directory is for its owner
+    own = _own_configuration(given)
+    configuration = own or (given["scheduler_config"].absolute() if given["scheduler_config"] else None)
     schedulers = Schedulers(
         given["schedulers"],
         others=given["extra_schedulers"],
-        config=str(given["scheduler_config"].absolute()) if given["scheduler_config"] else "",
+        config=str(configuration) if configuration is not None else "",
     )
+    settings: Settings | None = given["simulator"]
+    recorded = settings is not None and not any(each.startswith("scheduler.record=") for each in given["assignments"])
+    own_schedulers = settings is None or settings.has_own_scheduler
     options = MeshOptions(
         data_dir=given["data"],
         nodes=0 if given["definitions"] else given["nodes"],
@@ -148,7 +219,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         apiservers=given["apiservers"],
         rest_port=given["rest_port"],
         grpc_port=given["grpc_port"],
-        switches=tuple(given["assignments"]),
+        switches=(*(("scheduler.record=annotations",) if recorded else ()), *given["assignments"]),
         log_level=given["log_level"],
         arguments={
             "apiserver": [
@@ -171,6 +242,8 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
             ],
         },
         schedulers=schedulers,
+        without=frozenset() if own_schedulers else frozenset(each.name for each in schedulers.processes()),
+        simulator_api=_simulator(given, own),
         roles=given["roles"],
         serves_clients=True,
         stages=given["stage_rights"],

@@ -1,15 +1,12 @@
 """How groups of commands show themselves: whole lines at every width, and a name that was meant for one mistyped."""
 
 import difflib
-import importlib
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
-
-from services.cli.command_table import Row
 
 WIDTH_MAX = 110
 NARROW = 60
@@ -78,33 +75,6 @@ class Group(click.Group):
         shown = [row for rows in self.lines(ctx).values() for row in rows if row[0].startswith(incomplete)]
         commands = [CompletionItem(name, help=line) for name, line in shown]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
-
-
-class TableGroup(Group):
-    """A group whose commands are a table; only the one that is called is imported."""
-
-    def __init__(self, *, sections: Mapping[str, Sequence[Row]], **given: Any) -> None:
-        super().__init__(**given)
-        self.sections = sections
-        self.rows = {row.name: row for rows in sections.values() for row in rows}
-
-    def lines(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Return the table."""
-        return {title: [(row.name, row.line) for row in rows] for title, rows in self.sections.items()}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
-        return list(self.rows)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command; None for what is none."""
-        row = self.rows.get(cmd_name)
-        if row is None:
-            return None
-        command = importlib.import_module(row.path).COMMAND
-        assert isinstance(command, click.Command), row.path
-        command.context_class = Context
-        return command
 
 
 def first_line(command: click.Command) -> str:

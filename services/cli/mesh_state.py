@@ -12,10 +12,11 @@ from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
 from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
-from services.api.identity import ADMIN
+from services.api.identity import ADMIN, Identity
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi
+from services.cli.snapshots import is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.recordings.reader import Recording
@@ -36,6 +37,9 @@ def state_of(source: Path, at: int) -> State:
     if is_recording(source):
         with Recording.open(source) as recording:
             return recorded_state(recording, at)
+    if source.is_file() and is_snapshot(source):
+        with unpacked(source) as folder:
+            return _stored(folder, at)
     if source.is_file():
         found = read_file(source)
         if at not in (0, found.rv):
@@ -52,19 +56,25 @@ def state_of(source: Path, at: int) -> State:
 
 
 async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], at: int) -> State:
-    try:
-        tokens, tls = credentials.admin_tokens(source), None
-        if running["security"] == "strict":
-            authority = certificates.authority(source / credentials.FOLDER)
-            pair = credentials.client_pair(authority, "admin", ADMIN)
-            tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
-    except (OSError, *UNREADABLE, ValueError) as error:
-        raise StateError(f"{source / credentials.FOLDER}: {error}") from None
-    transport = RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
+    transport = transport_of(source, running)
     try:
         return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
     finally:
         await transport.close()
+
+
+def transport_of(source: Path, running: Mapping[str, Any], identity: Identity = ADMIN) -> RpcTransport:
+    """Return the way to the API server of a mesh that runs, as its administrator or scheduler. Raises: StateError."""
+    process = "admin" if identity == ADMIN else "scheduler"
+    try:
+        tokens, tls = credentials.tokens_of(source, process), None
+        if running["security"] == "strict":
+            authority = certificates.authority(source / credentials.FOLDER)
+            pair = credentials.client_pair(authority, process, identity)
+            tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
+    except (OSError, *UNREADABLE, ValueError) as error:
+        raise StateError(f"{source / credentials.FOLDER}: {error}") from None
+    return RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
 
 
 async def _read(

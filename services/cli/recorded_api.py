@@ -1,7 +1,6 @@
 """What commands ask an API server about objects, answered by a recording: kinds, objects at a version, histories."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -17,27 +16,18 @@ from services.api.times import format_micro_time
 from services.cli.mesh_api import CHANGES_MAX, Refused
 from services.cli.output import fail
 from services.client.discovery import ServedKind
-from services.recordings.format import DELETED, Unreadable, Version
+from services.recordings.format import DELETED, Version
 from services.recordings.reader import Recording
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 GONE, NOT_FOUND, BAD_REQUEST = 410, 404, 400
 
 
-def opened(path: Path) -> Recording:
-    """Return the recording; one that cannot be read ends the command in one line."""
-    try:
-        return Recording.open(path)
-    except Unreadable as error:
-        fail(str(error))
-
-
 class RecordedApi:
     """The objects of a recording, as `MeshApi` has those of a mesh."""
 
-    def __init__(self, path: Path) -> None:
-        self.recording = opened(path)
-        self._path = path
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
 
     def kinds(self) -> list[ServedKind]:
         """Return the kinds of which the recording has a version."""
@@ -49,7 +39,7 @@ class RecordedApi:
         known = (*self.kinds(), *map(_served, resources().values()))
         found = next((kind for kind in known if kind.is_called(name)), None)
         if found is None:
-            fail(f"{self._path}: there is no resource type {name!r} in the recording")
+            fail(f"{self.recording.path}: there is no resource type {name!r} in the recording")
         return found
 
     def objects(
@@ -78,6 +68,9 @@ class RecordedApi:
                 raise Refused(f"{kind.title} {name}: the body of version {version.rv} is not recorded{facts}", GONE)
             return bodies[0]
         self._remark(kind, [version for version, body in found if body is None])
+        if kind.title in resources():
+            for body in bodies:  # lists of built-in kinds say it once
+                del body["apiVersion"], body["kind"]
         return {
             "kind": f"{kind.kind}List",
             "apiVersion": "v1",

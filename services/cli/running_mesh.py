@@ -1,5 +1,6 @@
 """Options with which a scenario is run against a mesh that runs already, and what is known of that mesh."""
 
+import asyncio
 import json
 import os
 import socket
@@ -13,12 +14,12 @@ import click
 
 from services.cli.output import fail
 from services.runtime.config import MeshError
+from services.runtime.set_file import words_of
 from services.scenarios.processes.containers import Containers
 from services.scenarios.processes.foreign_mesh import Access
+from services.scenarios.processes.mesh_switches import FOLDER, HEALTH_PORT, EnginePlace, MeshSwitches, VolumePlace
 
 CREDENTIALS = "/credentials/lab"
-HEALTH_PORT = 8081
-"""Where every component of a mesh in containers has its `/configz`."""
 CONFIGZ_MAX_S = 10.0
 
 
@@ -48,13 +49,38 @@ def running_mesh(server: str, containers: str) -> Access | None:
         address = found.server()
         found.copy(CREDENTIALS, folder)
         is_strict = found.setting("apiserver", "KEPLAB_SECURITY") == "strict"
-        return Access(address, folder, is_strict, _words(found.setting("apiserver", "KEPLAB_SET")), found)
+        own = words_of(found.setting("apiserver", "KEPLAB_SET"))
+        switching = MeshSwitches(EnginePlace(found)) if found.has_volume(FOLDER) else None
+        _put_back_at_the_end(switching)
+        return Access(address, folder, is_strict, own, found, switching)
     if not server:
         return None
     folder = Path(os.environ.get("KEPLAB_LAB_CREDENTIALS", CREDENTIALS))
     if not (folder / "token.json").is_file():
         fail(f"--server {server}: {folder} has no token.json; `docker compose run --rm lab` has it")
-    return Access(server, folder, os.environ.get("KEPLAB_SECURITY") == "strict", _switches(server, folder))
+    switching = None
+    if os.access(FOLDER, os.W_OK):
+        token = next(iter(Access(server, folder).tokens("token.json").values()), "")
+        switching = MeshSwitches(VolumePlace(Path(FOLDER), token))
+        # What a command that was killed left would count as the mesh's own.
+        asyncio.run(switching.put_back())
+        _put_back_at_the_end(switching)
+    is_strict = os.environ.get("KEPLAB_SECURITY") == "strict"
+    return Access(server, folder, is_strict, _switches(server, folder), switching=switching)
+
+
+def _put_back_at_the_end(switching: MeshSwitches | None) -> None:
+    """Have the mesh's own switches put back when the command ends, also by Ctrl-C; a failure is one line."""
+
+    def put_back() -> None:
+        assert switching is not None
+        try:
+            asyncio.run(switching.put_back())
+        except MeshError as error:
+            click.echo(f"the mesh's own switches are not put back: {error}; docker compose up -d does it", err=True)
+
+    if switching is not None:
+        click.get_current_context().call_on_close(put_back)
 
 
 def _switches(server: str, folder: Path) -> tuple[str, ...]:
@@ -69,10 +95,6 @@ def _switches(server: str, folder: Path) -> tuple[str, ...]:
             return tuple(json.load(answer)["set"])
     except (OSError, ValueError, KeyError) as error:
         raise MeshError(f"the switches of the mesh at {server} cannot be read: {error}") from None
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word)
 
 
 def _remove(folder: Path) -> None:

@@ -1,13 +1,18 @@
 """Where commands look back: at a mesh, or at a recording."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from services.cli.mesh_api import MeshApi, Objects
-from services.cli.output import DATA_DIR_DEFAULT, F
-from services.cli.recorded_api import RecordedApi
-from services.recordings.format import META
+from services.cli.output import DATA_DIR_DEFAULT, F, fail
+from services.recordings.format import META, Unreadable
+
+if TYPE_CHECKING:
+    from services.cli.mesh_api import Objects
+    from services.recordings.reader import Recording
 
 
 def source_options(command: F) -> F:
@@ -39,4 +44,20 @@ def recording_of(data: Path, recording: Path | None) -> Path | None:
 def objects_of(data: Path, recording: Path | None) -> Objects:
     """Return what answers about objects. What cannot be read ends the command."""
     path = recording_of(data, recording)
-    return RecordedApi(path) if path is not None else MeshApi(data)
+    if path is None:
+        from services.cli.mesh_api import MeshApi
+
+        return MeshApi(data)
+    from services.cli.recorded_api import RecordedApi
+
+    return RecordedApi(opened(path))
+
+
+def opened(path: Path) -> Recording:
+    """Return the recording; one that cannot be read ends the command in one line."""
+    from services.recordings.reader import Recording
+
+    try:
+        return Recording.open(path)
+    except Unreadable as error:
+        fail(str(error))

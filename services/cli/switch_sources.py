@@ -23,6 +23,7 @@ SPECIFICATIONS = (
     "kubelet-unbinding",
     "preemption",
     "scheduler-queue-and-cycles",
+    "simulator",
 )
 """The pages of docs/spec. One of a KEP is cited by its number alone, too."""
 _CITED = re.compile(r"([a-z][a-z0-9-]*) ([A-Z]?\d[\w.]*(?:, ?[A-Z]?\d[\w.]*)*)")

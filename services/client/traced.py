@@ -74,6 +74,7 @@ class _TracedApi:
                     events=[],
                     error=error,
                     kind="client",
+                    resource=tracer.resource,
                 )
             )
 

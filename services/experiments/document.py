@@ -107,6 +107,8 @@ class Provenance(msgspec.Struct, frozen=True):
     """Files beside the scenario that it reads, with their SHA-256."""
     set: list[str] = []
     """Switches that the command set for all arms."""
+    mesh: str = ""
+    """The mesh that ran already, as the option names it, and its own switches; empty: each run had its own mesh."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -148,6 +150,12 @@ class Comparison(msgspec.Struct, frozen=True):
     def is_simulated(self) -> bool:
         """Whether it ran in virtual time."""
         return self.mode == "simulated"
+
+    @property
+    def mode_text(self) -> str:
+        """What it ran on, in words."""
+        texts = {"simulated": "simulated in virtual time", "containers": "a running mesh, real processes over gRPC"}
+        return texts.get(self.mode, "real processes over gRPC")
 
     @property
     def is_undeterministic(self) -> bool:

@@ -13,9 +13,10 @@ from services.experiments.document import ArmRun, Run
 from services.experiments.fates import fate_of
 from services.recordings.writer import NotRecordable
 from services.runtime.config import MeshError
+from services.scenarios.processes.foreign_mesh import Access
 from services.scenarios.recording import RunRecorder, run_recorder
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, simulate
+from services.scenarios.run import load_scenario, run_against, run_as_processes, simulate
 from services.scenarios.runner import Progress
 from services.scenarios.script.scenario import Scenario, ScriptError
 
@@ -31,8 +32,10 @@ class ArmJob:
     assignments: tuple[str, ...]
     seed: int
     is_simulated: bool = True
+    access: Access | None = None
+    """To a mesh that runs already; it has one run at a time, in this process."""
     recording: str = ""
-    """Where all of the run is recorded, "" for nowhere."""
+    """Where all of the run is recorded, "" for nowhere; nothing of a mesh that runs already."""
 
 
 def run_arm(job: ArmJob) -> ArmRun:
@@ -48,18 +51,22 @@ def run_arm_showing(job: ArmJob, progress: Progress | None) -> ArmRun:
         scenario = load_scenario(job.scenario)
         overrides = Switches.parse(job.assignments).chosen
         with _recorder(job, scenario) as recorder:
-            result = run(
-                scenario,
-                seed=job.seed,
-                overrides=overrides,
-                progress=progress,
-                on_line=decisions.take,
-                recorder=recorder,
-            )
+            if job.access is not None:
+                result = run_against(scenario, job.access, seed=job.seed, overrides=overrides, progress=progress)
+            else:
+                result = run(
+                    scenario,
+                    seed=job.seed,
+                    overrides=overrides,
+                    progress=progress,
+                    on_line=decisions.take,
+                    recorder=recorder,
+                )
     except (ScriptError, SwitchError, NotRecordable) as error:
         return ArmRun(job.arm, Run(job.seed, passed=False, error=str(error)), is_mistake=True)
     except MeshError as error:
-        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"the mesh could not start: {error}"))
+        what = "the mesh could not start" if job.access is None else "the running mesh"
+        return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{what}: {error}"))
     except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 199
         return ArmRun(job.arm, Run(job.seed, passed=False, error=f"{type(error).__name__}: {error}"))
     return arm_run(job.arm, result, decisions)

@@ -52,7 +52,7 @@ summary:focus-visible { outline: 2px solid var(--running); }
 def page(made: Comparison) -> str:
     """Return the whole page."""
     seeds = "1 seed" if len(made.seeds) == 1 else f"{len(made.seeds)} seeds"
-    mode = "simulated in virtual time" if made.is_simulated else "real processes"
+    mode = made.mode_text.removesuffix(" over gRPC")
     parts = [
         head(made.title or made.scenario, "", _STYLE),
         f"<p class=result>{escape(made.result)}</p>",

@@ -42,5 +42,5 @@ def picture(made: Comparison, *, is_dark: bool = False) -> str:
 
 def _source(made: Comparison) -> str:
     seeds = "1 seed" if len(made.seeds) == 1 else f"median and range over {len(made.seeds)} seeds"
-    mode = "simulated" if made.is_simulated else "real processes"
+    mode = "simulated" if made.is_simulated else made.mode_text.removesuffix(" over gRPC")
     return f"Pods by phase; {mode}, {seeds}; {made.provenance.scenario_path}"

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 560, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 104, 10, 24
 SIGNS: Final = {"pending": "○", "running": "●", "failed": "✕", "succeeded": "✓"}
 DASHES: Final = {"pending": "2 3", "running": "", "failed": "7 3", "succeeded": "1 4"}
-"""What tells phases apart beside their colours."""
+"""What distinguishes phases beside their colours."""
 _LABEL_PX: Final = 13.0
 _STRIP_WIDTH, _STRIP_ROW = 110, 13
 

@@ -32,6 +32,8 @@ class Header(msgspec.Struct, frozen=True):
     set: list[str]
     mode: str
     revision: str
+    mesh: str = ""
+    """The mesh that ran already, and its own switches; empty: each run had its own."""
     schema: str = SCHEMA
     version: int = VERSION
 
@@ -43,6 +45,7 @@ class Header(msgspec.Struct, frozen=True):
             ("arms", self.arms, other.arms),
             ("switches of all arms", self.set, other.set),
             ("mode", [self.mode], [other.mode]),
+            ("mesh", self.mesh.split(), other.mesh.split()),
             ("scenario", [self.scenario], [other.scenario]),
         ):
             if mine != yours:

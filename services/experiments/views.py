@@ -169,7 +169,8 @@ def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
         ("revision", f"{revision}{' with changes that are not committed' if p.is_dirty else ''} (keplab {p.version})"),
         ("scenario", f"{p.scenario_path}, SHA-256 {p.scenario_sha256[:16]}"),
         *((f"beside it, {name}", f"SHA-256 {digest[:16]}") for name, digest in p.inputs.items()),
-        ("mode", "simulated, in virtual time" if made.is_simulated else "real processes over gRPC"),
+        ("mode", "simulated, in virtual time" if made.is_simulated else made.mode_text),
+        *([("mesh", p.mesh)] if p.mesh else []),
         ("seeds", seeds),
         *([("switches of all arms", ", ".join(shared))] if shared else []),
         ("machine", f"{p.cpus} CPUs, Python {p.python}, {p.platform}{load}"),
@@ -296,7 +297,7 @@ def _code(text: str) -> str:
 
 
 def _names(text: str) -> str:
-    """Return text as `_md`; what would be a link to somebody's issue, as the pod `job/small#1` would, is code."""
+    """Return text as `_md`; what would be a link to an issue, as the pod `job/small#1` would, is code."""
     return re.sub(r"[^\s(]+#\d+", lambda found: f"<code>{found[0]}</code>", _md(text))
 
 

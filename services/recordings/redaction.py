@@ -19,7 +19,6 @@ from services.telemetry.eventlog import Line
 SECRETS: Final = "secrets"
 SECRET_KIND: Final = "Secret"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_SIGNS: Final = (b"eyJ", b"earer ", b"PRIVATE KEY", b"client-key-data", b"asic ", b"token:", b"password:", b'oken\\"')
 _TOKEN: Final = re.compile(rb"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}")
 """A signed token (RFC 7519), such as those of service accounts."""
 _AUTHORIZATION: Final = re.compile(rb"\b([Bb]earer|[Bb]asic) +([A-Za-z0-9._~+/=-]{8,})")
@@ -58,7 +57,7 @@ def redacted_secret(secret: Document) -> Document:
     metadata = made.get("metadata")
     if isinstance(metadata, dict) and isinstance(notes := metadata.get("annotations"), dict):
         kept = {
-            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_telling(text) else text
+            name: hidden(len(str(text).encode())) if name == LAST_APPLIED or _is_revealing(text) else text
             for name, text in notes.items()
         }
         made["metadata"] = {**metadata, "annotations": kept}
@@ -67,12 +66,27 @@ def redacted_secret(secret: Document) -> Document:
 
 def redacted_text(text: bytes) -> bytes:
     """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
-    if not any(sign in text for sign in _SIGNS):
+    if not _may_leak(text):
         return text
     text = _PRIVATE_KEY.sub(_shown, text)
     text = _TOKEN.sub(_shown, text)
     text = _AUTHORIZATION.sub(lambda found: found[1] + b" " + hidden(len(found[2])).encode(), text)
     return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
+
+
+def _may_leak(text: bytes) -> bool:
+    # Every line and every body passes here: substrings are found many times faster than patterns.
+    return (
+        b"eyJ" in text
+        or b"earer " in text
+        or b"asic " in text
+        or b"PRIVATE KEY" in text
+        or b"client-key-data" in text
+        or b"token:" in text
+        or b"password:" in text
+        or b'oken\\"' in text
+        or b'assword\\"' in text
+    )
 
 
 def redacted_line(line: Line) -> Line:
@@ -91,7 +105,7 @@ def _shown(found: "re.Match[bytes]") -> bytes:
     return hidden(len(found[0])).encode()
 
 
-def _is_telling(text: object) -> bool:
+def _is_revealing(text: object) -> bool:
     return isinstance(text, str) and redacted_text(text.encode()) != text.encode()
 
 

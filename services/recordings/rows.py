@@ -1,7 +1,8 @@
 """What a page shows of one object, as plain values: documents in, rows out. Pure.
 
-Requests are those that the scheduler counts: of a pod that is resized, the larger of desired and allocated. Source:
-dashboard columns of docs/reference/recordings.md; KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1.
+Requests are those that the scheduler counts: of a pod that is resized, the larger of desired and allocated. What each
+column says is in docs/reference/recordings.md.
+Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1.
 """
 
 from typing import Any, Final

@@ -167,15 +167,16 @@ class Writer:
         self.meta = msgspec.structs.replace(self.meta, clock=Clock(zero_s, wall_s, is_virtual))
         self._guard(self._write_meta)
 
-    def line(self, line: Line) -> None:
-        """Record a line of the event log; that of a commit is a version as well."""
+    def line(self, line: Line, text: bytes = b"") -> None:
+        """Record a line of the event log; that of a commit is a version as well. `text`: the line as it may be shown,
+        where that is known already."""
         if self.failure or self._is_closed:
             return
         line = redacted_line(line)
         if line.ev == COMMIT:
             self._commit(line)
         self.line_count += 1
-        if self._lines.add(redacted_text(encode(line))):
+        if self._lines.add(text + b"\n" if text else redacted_text(encode(line))):
             self._guard(self.flush)
 
     def _commit(self, line: Line) -> None:

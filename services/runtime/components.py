@@ -12,6 +12,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 DEVICE_PLUGIN: Final = "device-plugin"
 DRA_DRIVER: Final = "dra-driver"
 CLAIM_CONTROLLER: Final = "claim-controller"
+SIMULATOR_API: Final = "simulator-api"
 API_SERVER_AS_CLIENT: Final = KUBELET_CLIENT.user
 """Whom the API server's certificate names when it calls a kubelet."""
 MODULES: Final = {
@@ -22,11 +23,12 @@ MODULES: Final = {
     "kubelet": "kubelet",
     DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
     DRA_DRIVER: "kubelet.dra.emulated",
+    SIMULATOR_API: "services.simulator",
     "etcd": "services.runtime.etcd_members",
     "credentials": "services.runtime.credentials",
 }
 """What `python -m` runs for each component."""
-_WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
+_WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER, SIMULATOR_API)
 """Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""

@@ -84,6 +84,11 @@ class CommonConfig:
     health_port: int = setting(0, "port of /healthz and the rest; 0: any free one, -1: none")
     health_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones it may be called by")
     set: tuple[str, ...] = setting((), "set a switch, NAME=VALUE; may be repeated (see `keplab switches`)")
+    set_file: str = setting(
+        "",
+        "file with more switches, NAME=VALUE,NAME=VALUE, which win over --set; when it changes the process ends, and "
+        "what supervises it starts it with them; empty: none",
+    )
     log_level: str = setting("info", "debug, info, warning or error")
     seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")
     ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")

@@ -84,6 +84,31 @@ class ControlServer:
             writer.close()
 
 
+async def request(folder: Path, wanted: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Return the answer of the supervisor that runs a mesh on this directory, as `ask` does, without blocking.
+    Raises: NoAnswer."""
+    try:
+        short = ShortFolder(folder)
+    except OSError as error:
+        raise NoAnswer(f"{folder}: {error.strerror or error}") from None
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_unix_connection(f"{short.path}/{CONTROL_SOCKET}")
+            try:
+                writer.write(msgspec.json.encode(wanted) + b"\n")
+                return msgspec.json.decode(await reader.readline(), type=dict[str, Any])
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise NoAnswer(f"the supervisor has not answered within {timeout_s:g} s") from None
+    except OSError as error:
+        raise NoAnswer(f"{folder / CONTROL_SOCKET}: {error.strerror or error}") from None
+    except UNREADABLE:
+        raise NoAnswer("the supervisor has ended in the middle of its answer") from None
+    finally:
+        short.close()
+
+
 def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Return the answer of the supervisor that runs a mesh on this directory. Raises: NoAnswer."""
     try:

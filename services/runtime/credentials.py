@@ -166,7 +166,12 @@ def page_tokens(data: Path) -> dict[str, str]:
 
 def admin_tokens(data: Path) -> dict[str, str]:
     """Return the administrator's token by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
-    return msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
+    return tokens_of(data, "admin")
+
+
+def tokens_of(data: Path, process: str) -> dict[str, str]:
+    """Return the tokens of a process by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
+    return msgspec.json.decode((data / FOLDER / f"{process}.json").read_bytes(), type=dict[str, str])
 
 
 def put(made: Credentials, process: str, user: str) -> Path:
@@ -305,9 +310,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="make a folder `lab` for scenarios against this mesh: the administrator's token, and the credential of a "
         "kubelet host whose nodes' names begin so, and no others; empty: none",
     )
+    parser.add_argument(
+        "--switches",
+        type=Path,
+        help="folder with files of switches, which are emptied: a mesh that is started has its own again",
+    )
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
+    for path in sorted(arguments.switches.iterdir()) if arguments.switches is not None else ():
+        if path.stat().st_size:
+            write_atomically(path, b"")
     hosts = {arguments.host: Hosting(node_prefix=arguments.node_prefix)}
     if arguments.lab_node_prefix:
         hosts[LAB] = Hosting(node_prefix=arguments.lab_node_prefix)

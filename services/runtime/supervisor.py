@@ -29,6 +29,7 @@ from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
     API_SERVER_AS_CLIENT,
     CLAIM_CONTROLLER,
+    SIMULATOR_API,
     Schedulers,
     component_of,
     driver_name,
@@ -86,6 +87,7 @@ class MeshOptions:
     process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
     events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
     mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
+    `simulator_api`: flags of the process that serves kube-scheduler-simulator's API, None for no such process.
     `resource`: OpenTelemetry's resource attributes of every process's spans, besides its own.
     """
 
@@ -115,12 +117,22 @@ class MeshOptions:
     certificate_life: timedelta = certificates.LIFE
     schedulers: Schedulers = field(default_factory=Schedulers)
     resource: Mapping[str, str] = field(default_factory=dict)
+    simulator_api: tuple[str, ...] | None = None
 
 
 def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
     """Return how many nodes each host gets, as equal as can be; `hosts` 0 means at most three."""
     count = min(hosts or HOSTS_DEFAULT, nodes)
     return [nodes // count + (i < nodes % count) for i in range(count)] if count else []
+
+
+SCALED = "scaled"
+"""The host process of the nodes that `keplab scale` makes while the mesh runs."""
+SCALED_PREFIX = "node-00"
+"""How their names begin: a token says which nodes its host may act for before they are there. With a serial number of
+six digits these are ten thousand, and none of those that a mesh is started with."""
+SCALED_FILE = f"kubelet/{SCALED}-nodes.json"
+"""What they are, for the next time that the mesh is started."""
 
 
 class Supervisor:
@@ -188,9 +200,15 @@ class Supervisor:
                 controllers = ("*", *CLIENT_CONTROLLERS)
                 self.children["controllers"].arguments += [t for name in controllers for t in ("--controllers", name)]
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
+            if (scaled := self._scaled_nodes()) and scaled != b"[]":
+                rest.append(self._add(f"kubelet/{SCALED}", self._scaled_arguments()))
             rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._driver_arguments()]
             await self._start_all([child for child in rest if child.name not in self._options.without])
+            if self._options.simulator_api is not None:
+                await self._start_all(
+                    [self._add(SIMULATOR_API, self._simulator_arguments(self._options.simulator_api))]
+                )
             self._is_ready = True
             self._write_state()
             self._tasks.append(asyncio.create_task(self._keep_state()))
@@ -414,6 +432,12 @@ class Supervisor:
         assert self._credentials is not None
         return ["--token-file", str(self._credentials.of(process)), *self._connection(process)]
 
+    def _simulator_arguments(self, given: Sequence[str]) -> list[str]:
+        """Return the flags of the simulator API: a client as the administrator is one, which restarts schedulers."""
+        schedulers = [each.name for each in self._options.schedulers.processes() if each.config]
+        restarted = [flag for name in schedulers for flag in ("--scheduler", name)]
+        return [*given, *self._credentials_of("admin"), "--mesh-dir", str(self._data), *restarted]
+
     def _apiserver_arguments(self, name: str) -> list[str]:
         assert self._credentials is not None
         assert self._serving is not None
@@ -456,7 +480,41 @@ class Supervisor:
             host: [f"{NODE_PREFIX}{number}" for number in range(first, first + count)]
             for host, (first, count) in self._dealt()
         }
-        return {host: Hosting(frozenset(own), stages=options.stages) for host, own in names.items()}
+        hosting = {host: Hosting(frozenset(own), stages=options.stages) for host, own in names.items()}
+        return {**hosting, SCALED: Hosting(node_prefix=SCALED_PREFIX, stages=options.stages)}
+
+    def _scaled_nodes(self) -> bytes:
+        """Return the definitions of the nodes that `keplab scale` made, as JSON; b"" where there never were any."""
+        try:
+            return (self._data / SCALED_FILE).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _scaled_arguments(self) -> list[str]:
+        """Return how the process is started that hosts nodes that `keplab scale` made."""
+        return self._kubelet_flags(SCALED, ["--nodes-file", str(self._data / SCALED_FILE)])
+
+    async def _host(self, definitions: list[dict[str, Any]]) -> dict[str, Any]:
+        """Have one process host exactly these nodes from now on, besides those that the mesh was started with."""
+        if not self._is_ready:
+            return {"error": "the mesh is still starting", "is_usage": False}
+        hosted = [str(node["name"]) for node in definitions if str(node.get("name", "")).startswith(SCALED_PREFIX)]
+        wanted = [node for node in definitions if node["name"] in hosted]
+        name = f"kubelet/{SCALED}"
+        async with self._restarting:
+            if msgspec.json.encode(wanted) != (self._scaled_nodes() or b"[]"):
+                write_atomically(self._data / SCALED_FILE, msgspec.json.encode(wanted))
+                if (child := self.children.get(name)) is not None:
+                    child.is_wanted = False
+                    await child.stop()
+                    del self.children[name]
+                if wanted:
+                    try:
+                        await self._start_all([self._add(name, self._scaled_arguments())])
+                    except MeshError as error:
+                        return {"error": str(error), "is_usage": False}
+                self._write_state()
+        return {"hosted": hosted}
 
     def _kubelet_arguments(self) -> list[tuple[str, list[str]]]:
         found: list[tuple[str, list[str]]] = []
@@ -468,19 +526,15 @@ class Supervisor:
         else:
             for host, (first, count) in self._dealt():
                 found.append((host, ["--nodes", str(count), "--first", str(first), "--name-prefix", NODE_PREFIX]))
-        data = self._data / "kubelet"
+        return [(host, self._kubelet_flags(host, arguments)) for host, arguments in found]
+
+    def _kubelet_flags(self, host: str, arguments: list[str]) -> list[str]:
         # A node says in its status where its kubelet serves logs, so a kubelet's port is known before it starts.
         return [
-            (
-                host,
-                [
-                    *arguments, *self._credentials_of(f"kubelet/{host}"), "--data-dir", str(data / host),
-                    "--health-port", "0", "--sockets-dir", str(self.sockets_dir),
-                    "--port", str(_free_port()), "--tls-cert-file", str(self._kubelet_serving.certificate),
-                    "--tls-private-key-file", str(self._kubelet_serving.key), "--client-ca-file", str(self.authority),
-                ],
-            )
-            for host, arguments in found
+            *arguments, *self._credentials_of(f"kubelet/{host}"), "--data-dir", str(self._data / "kubelet" / host),
+            "--health-port", "0", "--sockets-dir", str(self.sockets_dir),
+            "--port", str(_free_port()), "--tls-cert-file", str(self._kubelet_serving.certificate),
+            "--tls-private-key-file", str(self._kubelet_serving.key), "--client-ca-file", str(self.authority),
         ]  # fmt: skip
 
     def _plugin_arguments(self) -> list[tuple[str, list[str]]]:
@@ -654,6 +708,8 @@ class Supervisor:
                 return await self._restart_all([str(name) for name in names])
             case {"verb": "break", **wanted}:
                 return self._break(wanted)
+            case {"verb": "host", "nodes": [*nodes]}:
+                return await self._host([node for node in nodes if isinstance(node, dict)])
         return {"error": f"no request of a supervisor: {request.get('verb')}", "is_usage": True}
 
     def _break(self, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ are its two forms. A component is named as people name it: `apiserver`, `schedul
 `kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -39,7 +39,8 @@ class MeshPlan:
 
     `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
-    `traced`: keep every span; it changes no decision, but costs time. `stages`: files of KWOK Stages.
+    `traced`: keep every span; it changes no decision, but costs time. `origin`: resource attributes
+    of these spans that name the run. `stages`: files of KWOK Stages.
     `own_switches`: by process or component, what is set there otherwise than everywhere. `window_s`: seconds for which
     the API server keeps changes, none besides; None: as ever. `state`: what a simulated mesh begins from, if anything.
     """
@@ -51,6 +52,7 @@ class MeshPlan:
     engine: str = "sqlite"
     seed: int = 0
     traced: bool = False
+    origin: Mapping[str, str] = field(default_factory=dict)
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -36,9 +36,11 @@ from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
+from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation import simloop
+from services.scenarios.simulation.begun import begun_state
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
@@ -58,7 +60,14 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScriptError(f"{path}: a scenario is text in UTF-8, byte {error.start} is not: {error.reason}") from None
     except OSError as error:
         raise ScriptError(f"{path}: {error.strerror or error}") from None
-    scenario = read_scenario(text, str(path))
+    operations: tuple[Operation, ...] = ()
+    if is_operations(text):
+        try:
+            name, found = read_operations(text)
+        except ValueError as error:
+            raise ScriptError(f"{path}: {error}") from None
+        operations, text = tuple(found), as_scenario(name, found)
+    scenario = replace(read_scenario(text, str(path)), operations=operations)
     measures_of(scenario)
     return scenario
 
@@ -83,6 +92,7 @@ def plan_of(
     seed: int,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     engine: str = "sqlite",
     state: State | None = None,
 ) -> MeshPlan:
@@ -114,6 +124,7 @@ def plan_of(
         latencies=scenario.latencies,
         seed=seed,
         traced=traced,
+        origin=_origin(scenario, seed, arm),
         engine=engine,
         schedulers=scenario.schedulers,
         stages=scenario.stages,
@@ -178,6 +189,7 @@ def simulate(
     seed: int = 0,
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
+    arm: str = "",
     progress: Progress | None = None,
     disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
@@ -194,7 +206,9 @@ def simulate(
     `beforehand` is given the mesh before it starts; `afterwards` may look into it as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
-    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
+    if state is None and scenario.begin is not None:
+        state = begun_state(scenario)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, arm=arm, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()
@@ -251,7 +265,8 @@ def run_as_processes(
     every line of these; `recorder` records the run. Spans that leave for a collector name the scenario, the seed and
     the `arm` of a comparison.
     Raises: MeshError when a process cannot start."""
-    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
+    _check_begin(scenario)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
     started = time.perf_counter()
@@ -266,11 +281,7 @@ def run_as_processes(
 
     async def run_it(data_dir: Path | None) -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(
-            plan,
-            identities=_identities(scenario),
-            data_dir=data_dir,
-            on_line=take,
-            resource=_origin(scenario, seed, arm),
+            plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
         return mesh, await run_scenario(
             scenario, mesh, progress=progress, recorded=measured.recorded, recorder=recorder
@@ -307,6 +318,7 @@ def run_against(
 ) -> RunResult:
     """Run the scenario against a mesh that runs already; its expectations and what clients can see are judged, its
     invariants are not. Raises: MeshError when the mesh cannot be reached; ScriptError for what it cannot do."""
+    _check_begin(scenario)
     plan = plan_of(scenario, seed=seed, overrides=overrides)
     logs.set_up("keplab", "error", is_final=False)
     auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
@@ -321,11 +333,19 @@ def run_against(
         run = asyncio.run(run_it())
     except NotPossible as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
+    if access.switching is not None:
+        access.switching.check()
     result = _result(scenario, plan, run, auditor, measured, mode="containers", wall_s=time.perf_counter() - started)
     result.not_judged = {check.id: NO_LOGS for check in checks()}
     seen = {*SEEN_BY_CLIENTS, *run.placement.measures(run.ended_s), *(each.name for each in result.stated)}
     result.measures = {name: value if name in seen else None for name, value in result.measures.items()}
     return result
+
+
+def _check_begin(scenario: Scenario) -> None:
+    if scenario.begin is not None:
+        what = "a mesh of processes begins empty; run it simulated, or `keplab import` the file into a mesh that runs"
+        raise ScriptError(f"{scenario.path}:{scenario.begin.line}: begin {scenario.begin.file}: {what}")
 
 
 def run_job(job: Job) -> Outcome:
@@ -348,7 +368,7 @@ def _identities(scenario: Scenario) -> list[Identity]:
 
 
 def _origin(scenario: Scenario, seed: int, arm: str) -> dict[str, str]:
-    """Return which run it is as OpenTelemetry's resource attributes, so that a collector can keep runs apart."""
+    """Return which run it is as OpenTelemetry's resource attributes, so that traces of several can be kept apart."""
     found = {"keplab.scenario": scenario.name, "keplab.seed": str(seed)}
     return {**found, "keplab.arm": arm} if arm else found
 

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
@@ -153,7 +154,13 @@ async def run_scenario(
         run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
         observer.recorded.end(observer.now_s, observer.documents)
-        helpers = [eyes, pulse, *context.background, *([disturbance] if disturbance is not None else [])]
+        helpers: list[asyncio.Future[Any]] = [
+            eyes,
+            pulse,
+            *context.background,
+            *(task for _, task in context.playing),
+            *([disturbance] if disturbance is not None else []),
+        ]
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)

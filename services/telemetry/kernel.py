@@ -40,6 +40,14 @@ def state_and_parent(pid: int) -> tuple[str, int] | None:
     return (said[0][:1], int(said[1])) if len(said) == 2 else None
 
 
+def resident_bytes() -> int:
+    """Return how much memory this process has in use; 0 where the kernel does not say."""
+    try:
+        return int((PROC / "self" / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, where it can: on Linux."""
     with_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)

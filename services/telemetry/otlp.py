@@ -10,7 +10,6 @@ of OpenTelemetry's semantic conventions 1.45: RPC and HTTP, which are stable, me
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -20,7 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from services.telemetry.spans import Attribute, FinishedSpan, parse_traceparent
+from services.telemetry.spans import Attribute, FinishedSpan, parse_traceparent, service_attributes
 
 RPC_PREFIX: Final = "mesh.v1.ApiServer/"
 WATCH: Final = "kubernetes.watch"
@@ -64,16 +63,9 @@ class Deferred(ReadableSpan):
 def resource_of(service: str, instance: str) -> Resource:
     """Return what says where spans come from. `OTEL_RESOURCE_ATTRIBUTES` adds to it, and wins except for the service's
     own name and instance, which tell the mesh's processes apart."""
-    try:
-        release = version("keplab")
-    except PackageNotFoundError:
-        release = ""
-    ours: dict[str, Attribute] = {"service.namespace": "keplab", "k8s.cluster.name": "keplab"}
-    if release:
-        ours["service.version"] = release
     given = OTELResourceDetector().detect().attributes
     return Resource.create(
-        {**ours, **given, "service.name": service, "service.instance.id": instance}, schema_url=SCHEMA
+        {**service_attributes(), **given, "service.name": service, "service.instance.id": instance}, schema_url=SCHEMA
     )
 
 
@@ -139,7 +131,7 @@ class ConvertingExporter(SpanExporter):
             found |= {"rpc.system.name": "grpc", "rpc.method": span.name, "rpc.response.status_code": status}
             if span.error:
                 found["error.type"] = status if code else span.error
-        if span.kind == "client":
+        if span.kind == "client" and "server.address" not in span.attributes:
             found |= self._server
         elif span.kind == "consumer":
             found |= _messaging(span.name.partition(" ")[0], "process")
@@ -164,7 +156,7 @@ class ConvertingExporter(SpanExporter):
             name=name,
             context=SpanContext(trace_id, int(span_id, 16), False, _SAMPLED),
             parent=SpanContext(trace_id, int(parent, 16), not is_local, _SAMPLED) if parent else None,
-            resource=self._resource,
+            resource=Resource(span.resource).merge(self._resource) if span.resource else self._resource,
             attributes=attributes,
             events=[] if is_sent else [Event(e.name, e.attributes, e.at_ns) for e in span.events],
             links=[] if is_sent else [Link(each) for text in span.links if (each := _context(text)) is not None],

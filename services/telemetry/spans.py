@@ -4,6 +4,7 @@ A trace crosses a wire in one form, W3C's `traceparent` (`00-<trace>-<span>-<fla
 event's envelope, so nothing else is needed on either.
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,15 @@ OWN_NAMES: Final = {name: f"keplab.{name}" for name in ("code", "group", "name",
 _HEX = frozenset("0123456789abcdef")
 
 
+def service_attributes() -> dict[str, Attribute]:
+    """Return the resource attributes that all of keplab's processes have."""
+    try:
+        release = {"service.version": version("keplab")}
+    except PackageNotFoundError:
+        release = {}
+    return {"service.namespace": "keplab", "k8s.cluster.name": "keplab", **release}
+
+
 class SpanEvent(msgspec.Struct, frozen=True):
     """Something that happened at one moment of a span."""
 
@@ -44,7 +54,8 @@ class SpanEvent(msgspec.Struct, frozen=True):
 class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One ended span. Times are nanoseconds since the epoch; `parent` is a span id or empty; `links` are
     traceparents; `error` is empty when all went well. `sent_ns`: when the change that the span wrote was handed to the
-    watches, 0 if it wrote none.
+    watches, 0 if it wrote none. `resource`: what says where it comes from beside service and instance, where that is
+    not the same for all spans of this process.
     """
 
     service: str
@@ -61,6 +72,12 @@ class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     kind: Kind = "internal"
     sent_ns: int = 0
+    resource: dict[str, Attribute] = {}
+
+    @property
+    def origin(self) -> dict[str, Attribute]:
+        """Return where it comes from as OpenTelemetry's resource attributes."""
+        return {"service.name": self.service, "service.instance.id": self.instance, **self.resource}
 
 
 class Context(NamedTuple):

@@ -186,6 +186,7 @@ class RecordedSpan:
                 error=error,
                 kind=self._kind,
                 sent_ns=self._sent_ns,
+                resource=tracer.resource,
             )
         )
 
@@ -213,9 +214,12 @@ class Tracer:
         sampler: Sampler | None = None,
         sinks: Sequence[SpanSink] = (),
         call_random: Random | None = None,
+        resource: Mapping[str, Attribute] | None = None,
     ) -> None:
-        """`call_random`: draws the ids of requests made (`call_id`), where these must not move the others."""
+        """`call_random`: draws the ids of requests made (kind client), where these must not move the others.
+        `resource`: what each span says of where it comes from."""
         self.service, self.instance, self.clock = service, instance or service, clock
+        self.resource = dict(resource or {})
         self._random, self._call_random = random, call_random or random
         sampler = sampler or Sampler()
         # There is no sink: then nothing needs recording, but sampled parents are still handed on.
@@ -240,11 +244,12 @@ class Tracer:
             return UnsampledSpan(parent) if parent else _ROOT_UNSAMPLED
         if self._is_parent_based and len(parent) == 55 and parent.endswith("-00"):
             return UnsampledSpan(parent)
+        random = self._call_random if kind == "client" else self._random
         above = parse_traceparent(parent) if parent else None
         if above is None:
             if self._bound == 0:
                 return _ROOT_UNSAMPLED
-            trace = self._random.getrandbits(128) or 1
+            trace = random.getrandbits(128) or 1
             if (trace & 0xFFFFFFFFFFFFFFFF) >= self._bound:
                 return _ROOT_UNSAMPLED
             trace_id = f"{trace:032x}"
@@ -256,7 +261,7 @@ class Tracer:
             trace_id = above.trace_id
             if int(trace_id[16:], 16) >= self._bound:
                 return UnsampledSpan(f"{parent[:53]}00")
-        context = Context(trace_id, f"{self._random.getrandbits(64) or 1:016x}", True)
+        context = Context(trace_id, f"{random.getrandbits(64) or 1:016x}", True)
         return RecordedSpan(self, name, kind, context, above.span_id if above else "", links, attributes)
 
     def call_id(self) -> str:

@@ -106,7 +106,7 @@ class Alarms:
         if self._auditor is None:
             engine = self._live.status.get("engine", "sqlite")
             switches = Switches.parse(self._live.place.access.switches)
-            self._auditor = Auditor(switches, is_volatile=engine == "memory")
+            self._auditor = Auditor(switches, is_volatile=engine == "memory", without=frozenset(NOT_JUDGED))
         auditor, feed = self._auditor, self._live.line_feed
         for entry in entries:
             auditor.take(entry.line)
@@ -118,9 +118,8 @@ class Alarms:
             self._auditor = None
             return
         for violation in auditor.violations[self._reported :]:
-            if violation.invariant not in NOT_JUDGED:
-                self.violations.append(violation)
-                self._live.announce(frames.ALARM, {"alarm": "violation", **msgspec.to_builtins(violation)})
+            self.violations.append(violation)
+            self._live.announce(frames.ALARM, {"alarm": "violation", **msgspec.to_builtins(violation)})
         self._reported = len(auditor.violations)
 
     @property

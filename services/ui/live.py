@@ -22,11 +22,12 @@ from services.client.informer import Reflector
 from services.client.store import Item
 from services.recordings import frames
 from services.recordings.model import Change, Model
+from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
 from services.ui.access import Place
 from services.ui.lines import Entry, LineFeed, Ring
-from services.ui.rates import Rates, Sample, read_metrics
+from services.ui.rates import Rates, Sample, read_leads
 from services.ui.rest import Rest
 
 TICK_S: Final = 0.05
@@ -35,6 +36,9 @@ SETTLED_S: Final = 0.5
 """Lines younger than this may still be overtaken by those of another process."""
 HISTORY_LINES: Final = 500
 RATES_S: Final = 1.0
+ELECTED_S: Final = 10.0
+"""How often it is asked who leads: that is in /metrics, which costs more than all that is asked each second."""
+ELECTING: Final = ("scheduler", "controllers", CLAIM_CONTROLLER)
 KINDS_S: Final = 30.0
 SCRAPE_MAX_S: Final = 2.0
 LINES_A_FRAME: Final = 500
@@ -92,6 +96,8 @@ class Live:
         self._held: list[Entry] = []
         self._has_changed = False
         self._scraping: aiohttp.ClientSession | None = None
+        self._leads: dict[str, bool | None] = {}
+        self._elected_at: dict[str, float] = {}
 
     @property
     def now_s(self) -> float:
@@ -249,12 +255,18 @@ class Live:
         url = self.place.health_url(process)
         if not url or not process["ready"] or process["state"] == "Stopped" or self._scraping is None:
             return
-        headers = {"Authorization": f"Bearer {self.place.access.reader}"}
+        name, headers = process["name"], {"Authorization": f"Bearer {self.place.access.reader}"}
         try:
-            async with self._scraping.get(f"{url}/metrics", headers=headers) as reply:
+            async with self._scraping.get(f"{url}/rates", headers=headers) as reply:
                 if reply.status == 200:
-                    self.rates.add(process["name"], Sample(time.monotonic(), read_metrics(await reply.text())))
-        except (aiohttp.ClientError, TimeoutError):
+                    values: dict[str, float] = msgspec.json.decode(await reply.read(), type=dict[str, float])
+                    self.rates.add(name, Sample(time.monotonic(), values))
+            if component_of(name) in ELECTING and time.monotonic() - self._elected_at.get(name, -ELECTED_S) > ELECTED_S:
+                self._elected_at[name] = time.monotonic()
+                async with self._scraping.get(f"{url}/metrics", headers=headers) as reply:
+                    if reply.status == 200:
+                        self._leads[name] = read_leads(await reply.text())
+        except (aiohttp.ClientError, TimeoutError, *UNREADABLE):
             process["answers"] = False
 
     def mesh_document(self) -> dict[str, Any]:
@@ -266,7 +278,6 @@ class Live:
         }
         for each in self.status["processes"]:
             name = each["name"]
-            leads = self.rates.newest(name).get("leader_election_master_status")
             shown = {field: each.get(field) for field in SHOWN_OF_PROCESSES}
             link = self.rates.link(name, "apiserver")
             paused = faults.get((name, "down"))
@@ -274,7 +285,7 @@ class Live:
                 {
                     **shown,
                     **self.rates.process(name),
-                    "leads": None if leads is None else leads == 1.0,
+                    "leads": self._leads.get(name) if each["ready"] else None,
                     "answers": each.get("answers", True),
                     "fault": paused,
                     "by_hand": {action: line for action in BY_HAND if (line := self.place.how_to_break(name, action))},

@@ -11,40 +11,25 @@ from typing import Any, Final, NamedTuple
 from services.runtime.components import component_of
 
 WINDOW_S: Final = 10.0
-NEEDED: Final = (
-    "keplab_rpc_",
-    "process_cpu_seconds_total",
-    "process_resident_memory_bytes",
-    "scheduler_pending_pods",
-    "leader_election_master_status",
-    "apiserver_watch_events_total",
-    "keplab_store_read_only",
-)
 SERVERS: Final = ("apiserver", "etcd")
 _BUCKET: Final = 'keplab_rpc_duration_seconds_bucket{le="'
 _SENT, _RECEIVED = '{direction="sent"}', '{direction="received"}'
-POOLS: Final = {"active": "active", "backoff": "backoff", "unschedulable": "unschedulable", "gated": "gated"}
 _PENDING: Final = 'scheduler_pending_pods{queue="'
 
 
 class Sample(NamedTuple):
-    """The counters of one process at one time, by the names that Prometheus reads."""
+    """The counters of one process at one time, by the names that Prometheus reads (`/rates` of each process)."""
 
     at_s: float
     values: Mapping[str, float]
 
 
-def read_metrics(text: str) -> dict[str, float]:
-    """Return those counters of a process's `/metrics` that are shown."""
-    found: dict[str, float] = {}
+def read_leads(text: str) -> bool | None:
+    """Return whether a process leads, by its `/metrics`; None for one that takes part in no election."""
     for line in text.splitlines():
-        if line.startswith(NEEDED):
-            name, _, value = line.rpartition(" ")
-            try:
-                found[name] = float(value)
-            except ValueError:
-                continue
-    return found
+        if line.startswith("leader_election_master_status"):
+            return line.rpartition(" ")[2] == "1.0"
+    return None
 
 
 class Rates:

@@ -125,7 +125,7 @@ class LiveRecorder:
 
     def _on_lines(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self.writer.line(entry.line)
+            self.writer.line(entry.line, entry.raw)
 
     async def run(self, api: Callable[[], Api]) -> None:
         """Keep what is recorded readable, until cancelled; first ask for the bodies that the window still has."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -97,3 +98,92 @@ def test_a_project_that_is_not_there_is_one_line(strict):
 
     assert 3 == code
     assert "no container belongs to the compose project 'no-such-project'" in printed + said
+
+
+ARMS = ("--arm", "half:scheduler.percentage_of_nodes_to_score=50", "--arm", "all")
+
+
+def switches_set(mesh):
+    """Return what components have beyond what they were started with, by their names."""
+    setup = mesh.compose("ps", "-aq", "setup").split()[0]
+    target = mesh.directory / "switches"
+    mesh.engine.docker("cp", f"{setup}:/switches/.", str(target))
+    return {path.name: path.read_text() for path in target.iterdir() if path.stat().st_size}
+
+
+def began(mesh, *services):
+    return {
+        service: sorted(mesh.engine.inspect(each)["State"]["StartedAt"] for each in mesh.containers(service))
+        for service in services
+    }
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    def made(text):
+        path = tmp_path / "mine.txt"
+        path.write_text(text)
+        return path
+
+    return made
+
+
+def test_arms_are_compared_in_the_lab_and_the_mesh_has_its_own_switches_again(strict):
+    before = began(strict, "scheduler", "kubelet", "apiserver")
+    words = ("compare", "a-pods-first-life", *ARMS, "--seeds", "2", "-o", "json", "--record", "/runs/lab.jsonl")
+
+    code, printed, said = in_lab(strict, *words)
+
+    assert 0 == code, (printed + said)[-1000:]
+    found = json.loads(printed)
+    assert "containers" == found["mode"]
+    assert "server apiserver:7443, its own switches: none" == found["provenance"]["mesh"]
+    assert [["half", 2], ["all", 2]] == [[arm["name"], len(arm["runs"])] for arm in found["arms"]]
+    assert all(run["passed"] for arm in found["arms"] for run in arm["runs"])
+    assert {"a-pods-first-life.html", "a-pods-first-life.json", "lab.jsonl"} <= {
+        path.name for path in (strict.directory / "runs").iterdir()
+    }
+    after = began(strict, "scheduler", "kubelet", "apiserver")
+    assert before["scheduler"] != after["scheduler"]
+    assert (before["kubelet"], before["apiserver"]) == (after["kubelet"], after["apiserver"])
+    assert {} == switches_set(strict)
+    assert is_as_before(strict)
+
+
+def test_arms_are_compared_from_the_host_and_nodes_keep_their_slots(strict, scenario, tmp_path):
+    text = """\
+# The scheduler is changed on the way
+nodes n1..n2 cpu=4
+pod a cpu=1
+restart scheduler with scheduler.percentage_of_nodes_to_score=30
+pod b cpu=1
+expect within 30s count pods phase=Running == 2
+"""
+    words = ("--arm", "fail:kubelet.on_reject=fail", "--arm", "unbind:kubelet.on_reject=unbind", "-o", "json")
+    code, printed, said = on_host(
+        strict, "compare", str(scenario(text)), *words, "--containers", STRICT, "--runs", str(tmp_path / "runs")
+    )
+
+    assert 0 == code, (printed + said)[-1000:]
+    assert {} == switches_set(strict)
+    for service in ("apiserver", "scheduler", "kubelet"):
+        for container in strict.containers(service):
+            strict.wait_until_healthy(container)
+    wait_for(lambda: is_as_before(strict), "the mesh is as it was")
+
+
+def test_ctrl_c_in_the_middle_of_a_comparison_puts_the_switches_back(strict, scenario, tmp_path):
+    path = scenario("# Long\nnodes n1 cpu=4\npod a cpu=1\nwait 300s\n")
+    words = ["compare", str(path), *ARMS, "--containers", STRICT, "--runs", str(tmp_path / "runs")]
+    environ = {**os.environ, **strict.engine.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-m", "services.cli", *words], cwd=tmp_path, env=environ) as process:
+        try:
+            wait_for(lambda: strict.get("/api/v1/pods")["items"], "the first arm runs")
+            assert {"scheduler": "scheduler.percentage_of_nodes_to_score=50"} == switches_set(strict)
+            process.send_signal(signal.SIGINT)
+            assert 130 == process.wait(120)
+        finally:
+            process.kill()
+
+    assert {} == switches_set(strict)
+    wait_for(lambda: is_as_before(strict), "the mesh is as it was")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import shutil
 import ssl
 import subprocess
@@ -13,7 +14,11 @@ from aiohttp import web
 from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.extenders.http import HttpTransport
 from scheduler.preemption.candidates import ExtenderError
+from services.runtime.real import RealClock
 from services.scenarios.run import load_scenario, run_as_processes
+from services.telemetry.traces import MemorySpans, Tracer
+
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
 class Server:
@@ -22,12 +27,13 @@ class Server:
     def __init__(self, context=None, **answers):
         self._answers = answers
         self._context = context
-        self.asked = []
+        self.asked, self.traces = [], []
         self.url = ""
 
     async def _answer(self, request):
         question = await request.json()
         self.asked.append(question)
+        self.traces.append(request.headers.get("traceparent"))
         return await self._answers[request.match_info["verb"]](question)
 
     async def _serve(self, ready, stop):
@@ -69,12 +75,14 @@ async def dawdle(question):
     return web.json_response({})
 
 
-def post(server, verb, timeout_s=5.0, **settings):
+def post(server, verb, timeout_s=5.0, spans=(), **settings):
     async def once():
-        transport = HttpTransport()
+        transport = HttpTransport(Tracer("scheduler", clock=RealClock(), random=random.Random(1), sinks=spans))
         extender = Extender(url_prefix=server.url, **settings)
         try:
-            return await transport.post(extender, f"{server.url}/{verb}", b'{"a": 1}', timeout_s)
+            return await transport.post(
+                extender, f"{server.url}/{verb}", b'{"a": 1}', timeout_s, PARENT if spans else ""
+            )
         finally:
             await transport.close()
 
@@ -84,6 +92,27 @@ def post(server, verb, timeout_s=5.0, **settings):
 def test_the_body_of_a_good_answer_comes_back():
     with Server(echo=echo).running() as server:
         assert b'{"a": 1}' == post(server, "echo")
+
+
+def test_a_question_is_a_request_below_the_attempt_and_names_itself():
+    spans = MemorySpans()
+    with Server(echo=echo, refuse=refuse, dawdle=dawdle).running() as server:
+        post(server, "echo", spans=(spans,))
+        for verb in ("refuse", "dawdle"):
+            with pytest.raises(ExtenderError):
+                post(server, verb, timeout_s=0.1, spans=(spans,))
+        post(server, "echo")
+    good, refused, late = spans.spans
+
+    assert [f"00-{'a' * 32}-{span.span_id}-01" for span in spans.spans] + [None] == server.traces
+    assert {("client", "b" * 16, "a" * 32)} == {(span.kind, span.parent, span.trace_id) for span in spans.spans}
+    assert "POST /extender/echo" == good.name
+    assert ("127.0.0.1", 200) == (good.attributes["server.address"], good.attributes["http.response.status_code"])
+    assert f"{server.url}/echo" == good.attributes["url.full"]
+    assert "" == good.error
+    assert (503, "503") == (refused.attributes["http.response.status_code"], refused.attributes["error.type"])
+    assert "ExtenderError" == late.attributes["error.type"]
+    assert "http.response.status_code" not in late.attributes
 
 
 def test_every_other_end_is_an_error_that_names_the_url():

@@ -1,5 +1,6 @@
 """`keplab get --at`, `history`, `diff` and `fork` against a mesh of processes, while it runs and when it is down."""
 
+import asyncio
 import base64
 import json
 import os
@@ -11,6 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from services.cli.mesh_state import transport_of
+from services.recordings.format import Meta
+from services.recordings.live import record_mesh
+from services.recordings.reader import Recording
+from services.recordings.writer import Writer
+from services.runtime.mesh_directory import read_state
+from services.runtime.real import RealClock, seeded_random
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -44,12 +53,12 @@ def mesh(request, tmp_path_factory):
     keplab("down", "--data", data)
 
 
-def create(data, body):
-    """POST a pod with the kubeconfig of the mesh."""
+def create(data, body, resource="pods"):
+    """POST an object with the kubeconfig of the mesh."""
     config = yaml.safe_load((data / "kubeconfig").read_bytes())
     cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
     trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    url = f"{cluster['server']}/api/v1/namespaces/default/pods"
+    url = f"{cluster['server']}/api/v1/namespaces/default/{resource}"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url, body, headers), context=trust) as answer:
         return json.loads(answer.read())
@@ -86,6 +95,64 @@ def test_the_past_of_a_running_mesh_is_read_compared_and_forked_from(mesh, tmp_p
     keplab("fork", "--from", data, "--at", first, "--save", saved)
     again = document("fork", "--from", saved, "-e", "expect within 30s count pods phase=Running == 1")
     assert again["digest"] == early["digest"]
+
+
+def test_a_mesh_that_runs_is_recorded_from_its_window_of_changes_on(mesh, tmp_path):
+    data, uid = mesh
+    path = tmp_path / "m.keprec"
+    planted = "planted-in-a-secret"
+    create(data, json.dumps({"metadata": {"name": "before"}, "stringData": {"password": planted}}).encode(), "secrets")
+    reached = asyncio.run(recorded(data, path))
+
+    server, record = (
+        {each["metadata"]["name"]: (each["metadata"]["resourceVersion"], each["spec"]["nodeName"]) for each in found}
+        for source in (("--data", data), ("--recording", path))
+        for found in (document("get", "pods", "-A", "--at", reached, *source)["items"],)
+    )
+    assert (server.keys(), record) == ({"p", "while"}, server)
+    first = document("history", "pod/p", "--recording", path)["items"][0]
+    assert (first["user"], first["verb"], first["object"]["metadata"]["uid"]) == ("system:mesh-admin", "create", uid)
+    secret = document("get", "secret/before", "--recording", path)
+    assert secret["data"] == {"password": f"••• {len(planted)} bytes"}
+    assert "sched.attempt" in keplab("events", "--recording", path, "--for", "pod/while").stdout
+    assert document("trace", "pod/while", "--recording", path)["spans"]
+    explained = document("explain", "pod/while", "--recording", path)
+    assert (explained["outcome"], "scores" in explained["left_out"][-1]) == ("scheduled", True)
+
+
+async def recorded(data, path):
+    """Record the mesh while a pod is made and runs; return the version that was reached then."""
+    transport, flushed = transport_of(data, read_state(data)), asyncio.Event()
+    writer = Writer(path, Meta(title="a mesh"))
+    own = {"clock": RealClock(), "random": seeded_random(1), "on_flush": lambda _: flushed.set()}
+    following = record_mesh(writer, transport.api(), events=data / "events", spans=data / "spans", **own)
+    recording = asyncio.create_task(following)
+    try:
+        async with asyncio.timeout(60):
+            await flushed.wait()
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "while"}, "spec": POD}
+            await asyncio.to_thread(create, data, json.dumps(pod).encode())
+            while not (reached := runs_at(path, "while")):
+                flushed.clear()
+                await flushed.wait()
+            return reached
+    finally:
+        recording.cancel()
+        await asyncio.gather(recording, return_exceptions=True)
+        writer.close(Meta(title="a mesh", ended="now"))
+        await transport.close()
+
+
+def runs_at(path, name):
+    """Return the version at which the pod runs, 0 until that and its spans are recorded."""
+    with Recording.open(path) as recording:
+        if not any(name in str(span.attributes) for span in recording.spans()):
+            return 0
+        for version in recording.versions_of("pods", "default", name):
+            body = recording.body(version.sha)
+            if body is not None and json.loads(body)["status"].get("phase") == "Running":
+                return version.rv
+    return 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
+from services.experiments.execution import ArmJob, run_arm
 from services.runtime.config import MeshError
 from services.runtime.credentials import main as make_credentials
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.processes.foreign_mesh import MARK, Access
+from services.scenarios.processes.mesh_switches import MeshSwitches, VolumePlace
 from services.scenarios.run import load_scenario, run_against
 from services.scenarios.script.scenario import ScriptError
 
@@ -37,6 +40,10 @@ class Running:
     def __init__(self, folder):
         self.folder, self.port, self.rest_port, self.processes = folder, free_port(), free_port(), []
         self.server = f"127.0.0.1:{self.port}"
+        self.switches = folder / "switches"
+        self.switches.mkdir()
+        self.is_stopping, self.supervisor = threading.Event(), threading.Thread(target=self.supervise)
+        self.environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         words = ["--out", str(folder / "credentials"), "--host", "containers", "--node-prefix", "kubelet-"]
         words += [
             "--lab-node-prefix",
@@ -49,14 +56,13 @@ class Running:
         make_credentials(words)
 
     def start(self, component, *flags):
-        ready = self.folder / f"{component}.ready"
+        ready = self.ready(component)
         folder = "apiserver" if component == "apiserver" else component
         tokens = self.folder / "credentials" / folder / ("server.json" if component == "apiserver" else "token.json")
         words = [*flags, "--token-file", str(tokens), "--ready-file", str(ready), "--health-port", "0"]
         words += ["--log-level", "warning"] + ([] if component == "apiserver" else ["--server", self.server])
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "services.cli", "component", component, *words]
-        self.processes.append(subprocess.Popen(command, cwd=self.folder, env=environ))
+        self.processes.append(subprocess.Popen(command, cwd=self.folder, env=self.environ))
         deadline = time.monotonic() + READY_MAX_S
         while not ready.exists():
             assert self.processes[-1].poll() is None, f"{component} ended"
@@ -65,14 +71,41 @@ class Running:
 
     def start_all(self):
         self.start("apiserver", "--grpc-port", str(self.port), "--rest-port", "none", "--engine", "memory")
-        for component in ("scheduler", "controllers"):
-            self.start(component)
+        self.start("controllers")
+        self.start("scheduler", "--set-file", str(self.switches / "scheduler"))
         self.start("kubelet", "--slots", "kubelet-", "--nodes", "2")
+        self.supervisor.start()
+
+    def supervise(self):
+        """Start the scheduler again when it has ended in good order, as a restart policy does."""
+        while not self.is_stopping.wait(0.05):
+            scheduler = self.processes[2]
+            if scheduler.poll() == 0:
+                self.ready("scheduler").unlink()
+                self.processes[2] = subprocess.Popen(scheduler.args, cwd=self.folder, env=self.environ)
+
+    def ready(self, component):
+        return self.folder / f"{component}.ready"
+
+    def addresses(self, component):
+        """Return where the scheduler has /configz, the one process here whose switches can be changed."""
+        try:
+            ready = self.ready("scheduler").read_bytes() if component == "scheduler" else b""
+        except FileNotFoundError:  # between two lives
+            return []
+        return [("127.0.0.1", json.loads(ready)["ports"]["health"])] if ready else []
+
+    def switching(self):
+        token = next(iter(json.loads((self.folder / "credentials/lab/token.json").read_bytes()).values()))
+        return MeshSwitches(VolumePlace(self.switches, token, self.addresses))
 
     def access(self, **settings):
         return Access(self.server, self.folder / "credentials" / "lab", **settings)
 
     def stop(self):
+        self.is_stopping.set()
+        if self.supervisor.ident is not None:
+            self.supervisor.join()
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -135,6 +168,15 @@ def test_a_shipped_scenario_brings_its_nodes_and_leaves_nothing(running):
     assert as_found(running)
 
 
+def test_a_run_finds_no_events_of_the_one_before(running):
+    first_life = load_scenario(ROOT / "experiments/first-life/a-pods-first-life.txt")
+
+    results = [run_against(first_life, running.access()) for _ in range(2)]
+
+    assert [True, True] == [result.passed for result in results]
+    assert not [each for each in running.listed("events") if each["involvedObject"]["kind"] == "Pod"]
+
+
 def test_pods_land_on_the_nodes_of_the_scenario_alone_and_its_own_host_may_be_killed(running, scenario):
     text = (
         "limit 60s\nnodes n1..n2 cpu=4\ndeployment web replicas=4 cpu=1\n"
@@ -179,7 +221,7 @@ def test_what_a_running_mesh_cannot_be_is_refused_in_one_line(running, text, why
     ("line", "why"),
     [
         ("kill scheduler", "`keplab run --containers PROJECT` can break containers"),
-        ("restart kubelet/n1 with PodUnbinding=true", "switches of a running mesh are set where it is started"),
+        ("restart scheduler with PodUnbinding=true", "switches of a running mesh are set where it is started"),
         ("link kubelet/n1 slow=1s", "containers can be cut off, cut=both, and nothing else"),
         ("reboot kubelet/n1", "run it with --processes or simulated"),
         ("kill kubelet/n1 at=kubelet.admit", "the event log of a running mesh is not here"),
@@ -213,3 +255,44 @@ def test_a_mesh_with_pods_of_its_own_is_refused_and_they_stay(running, scenario)
         assert ["mine"] == names(running.listed("pods"))
     finally:
         asyncio.run(put("delete"))
+
+
+def test_the_arms_of_a_comparison_restart_the_scheduler_alone_and_its_own_switches_come_back(running, scenario):
+    text = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\n"
+    switching = running.switching()
+    path, lives = scenario(text).path, []
+
+    for percentage in (50, 30):
+        arm = ArmJob(
+            path,
+            "a",
+            (f"scheduler.percentage_of_nodes_to_score={percentage}",),
+            0,
+            access=running.access(switching=switching),
+        )
+        made = run_arm(arm)
+        assert (True, "") == (made.run.passed, made.run.error)
+        assert f"scheduler.percentage_of_nodes_to_score={percentage}" == (running.switches / "scheduler").read_text()
+        lives.append(running.processes[2].pid)
+    asyncio.run(switching.put_back())
+
+    assert 3 == len({*lives, running.processes[2].pid})
+    assert "" == (running.switches / "scheduler").read_text()
+    assert as_found(running)
+
+
+def test_a_component_is_restarted_with_a_switch_of_its_own(running, scenario):
+    text = (
+        "nodes n1 cpu=4\nrestart scheduler with PodUnbinding=false\nrestart kubelet/n1 with PodUnbinding=false\n"
+        "pod p cpu=1\nexpect within 20s each pods name=p phase == Running\n"
+    )
+    switching, before = running.switching(), running.processes[2].pid
+
+    result = run_against(scenario(text), running.access(switching=switching))
+    set_meanwhile = (running.switches / "scheduler").read_text()
+    asyncio.run(switching.put_back())
+
+    assert result.passed, result.error
+    assert before != running.processes[2].pid
+    assert "PodUnbinding=false" == set_meanwhile
+    assert as_found(running)

@@ -268,14 +268,6 @@ def test_nodes_come_from_a_file_as_they_are_defined_there(tmp_path):
         keplab("down", "--data", str(tmp_path))
 
 
-def test_every_command_has_help_with_examples():
-    for command in ("up", "down", "status", "run", "compare", "chaos", "trace", "scenarios", "switches"):
-        shown = keplab(command, "--help")
-
-        assert 0 == shown.returncode
-        assert "Examples:" in shown.stdout
-
-
 def test_switches_as_a_document_have_all_their_facts():
     (switch,) = json.loads(keplab("switches", "kubelet.on_reject", "-o", "json").stdout)["switches"]
 

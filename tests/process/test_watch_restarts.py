@@ -12,6 +12,7 @@ import pytest
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import MASTERS_GROUP
 from services.api.wire import Request, WatchRequest
+from services.client.client import Client
 from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock
 from services.scenarios.invariants.i15_streams import REASONS
@@ -146,8 +147,9 @@ async def restarted(folder):
     await server.start()
     transport = RpcTransport(f"127.0.0.1:{server.port}", {"a": "adm"}, clock=RealClock(), random=random.Random(2))
     api, clock = transport.api(), RealClock()
+    client = Client(api, clock, random.Random(3))  # a list that was under way when its server went is asked again
     try:
-        start = (await api.call(Request(verb="list", resource="pods"))).rv
+        start = (await client.call(Request(verb="list", resource="pods"))).rv
         chains = [Chain(api, selector, random.Random(number)) for number, selector in enumerate(SELECTORS)]
         following = [asyncio.create_task(chain.follow(start)) for chain in chains]
         for number in range(RESTARTS):
@@ -158,7 +160,7 @@ async def restarted(folder):
         newest = 0
         async with asyncio.timeout(60):
             while not newest:
-                answer = await api.call(Request(verb="list", resource="pods"))
+                answer = await client.call(Request(verb="list", resource="pods"))
                 newest = max([0, *(int(each["metadata"]["resourceVersion"]) for each in items(answer))])
                 newest = max(newest, *(chain.position for chain in chains[:4]))
             while any(chain.position < newest for chain in chains[:4]):  # noqa: ASYNC110

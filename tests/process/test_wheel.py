@@ -1,10 +1,11 @@
-"""The wheel alone is enough: unpacked anywhere, it knows its version, has the scenarios, and makes skeletons."""
+"""The wheel alone is enough: installed, it knows its version, has the scenarios, and makes skeletons, from any folder."""
 
 import json
 import shutil
 import subprocess
 import sys
-import zipfile
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -25,36 +26,45 @@ FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The wheel, built from a copy of the tree, unpacked."""
+def installed(tmp_path_factory):
+    """An environment of its own with the wheel, built from a copy of the tree; its libraries are those of the tests."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("out")
     for name in PACKED:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, tree / name)
-    how = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *how, "-w", str(out), "."], cwd=tree, check=True, timeout=100)
-    zipfile.ZipFile(next(out.glob("keplab-*.whl"))).extractall(out / "site")
-    return out / "site"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    alone = ("--no-deps", "--no-index")
+    built = (*pip, "wheel", *alone, "--no-build-isolation", "-w", str(out), ".")
+    subprocess.run(built, cwd=tree, check=True, timeout=100)
+    venv.create(out / "fresh", symlinks=True)
+    (site,) = (out / "fresh").glob("lib/python3*/site-packages")
+    # A line that names a folder adds it, and not what its own .pth files add: keplab is what the wheel brings.
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (wheel,) = out.glob("keplab-*.whl")
+    wanted = (*pip, "--python", str(out / "fresh" / "bin" / "python"), "install", *alone, "--no-compile", str(wheel))
+    subprocess.run(wanted, check=True, timeout=100)
+    return out / "fresh" / "bin" / "keplab", site
 
 
 @pytest.fixture
-def keplab(site, tmp_path):
+def keplab(installed, tmp_path):
     def go(*words):
-        command = [sys.executable, "-m", "services.cli", *words]
-        environ = {"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100)
+        environ = {"PATH": "/usr/bin:/bin"}
+        done = subprocess.run(
+            [installed[0], *words], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     return go
 
 
-def test_a_wheel_knows_its_version_and_runs_shipped_scenarios_by_name(site, keplab):
+def test_a_wheel_knows_its_version_and_runs_shipped_scenarios_by_name(installed, keplab):
     assert keplab("--version") == "keplab, version 0.1.0\n"
     listed = json.loads(keplab("scenarios", "-o", "json"))
     assert len(listed) == len(list((ROOT / "experiments").rglob("*.txt")))
-    assert all(each["file"].startswith(str(site / "services" / "shipped")) for each in listed)
+    assert all(each["file"].startswith(str(installed[1] / "services" / "shipped")) for each in listed)
     (result,) = json.loads(keplab("run", "a-pods-first-life", "-o", "json"))
     assert result["passed"]
 

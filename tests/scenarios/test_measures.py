@@ -81,7 +81,7 @@ measure left = pods.size()
 measure unbound = created.pods.filter(p, !has(p.at.bound)).size()
 measure refused = lines["sched.attempt"].filter(l, l.data.outcome == "unschedulable").map(l, l.at).min()
 measure waited unit=s = created.pods.filter(p, p.role == "pod/large").map(p, p.queue.unschedulable).sum()
-measure wrong = pods.map(p, p.status.phse).size()
+measure wrong = pods.map(p, p.status.nominatedNodeName).size()
 measure used = nodes.map(n, n.utilization.cpu).mean()
 measure took unit=s = seconds
 limit 60s
@@ -118,7 +118,7 @@ def test_a_measure_that_fails_is_named_and_the_run_is_not_lost():
 
     assert result.passed
     assert result.measures["wrong"] is None
-    assert result.measure_errors == {"wrong": "measure wrong: no such key: phse"}
+    assert result.measure_errors == {"wrong": "measure wrong: no such key: nominatedNodeName"}
     assert result.document()["measure_errors"] == result.measure_errors
 
 

@@ -40,6 +40,7 @@ ROWS = {
     "kubelet.unbind_teardown": Row(("after",)),
     "kubelet.start_fence": Row((False,)),
     "kubelet.status_batching": Row((), {"immediate": "the end is the same, how fast is a benchmark"}),
+    "store.raw": Row((), {True: "no scenario writes by hand; a component test and `keplab raw` do"}),
     "unbind.api": Row(("subresource", "condition"), {
         "none": "then the kubelet fails the pod as with kubelet.on_reject=fail: a runaway",
     }),
@@ -121,6 +122,8 @@ ROWS = {
     "scheduler.event_recorder": Row(("record",)),
     "telemetry.queue_moves": Row((), {"on": "it observes; tests/component/scheduler/test_queue_moves.py reads the lines"}),
     "scheduler.record": Row(("memory",)),
+    "scheduler.record_skip": Row(("omit",)),
+    "scheduler.record_all": Row((False,)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),
     "descheduler.reasons": Row(("*",)),

@@ -1,179 +1,296 @@
-"""What `keplab trace` says of a simulated run is what the API server's own log says."""
+"""Traces in virtual time: SimKube's with their run times, public ones, and files without names."""
 
-from pathlib import Path
+import itertools
+import json
+from types import SimpleNamespace
 
+import msgspec
 import pytest
+import yaml
+from click.testing import CliRunner
 
-from services.scenarios.run import load_scenario, plan_of, simulate
-from services.scenarios.runner import run_scenario
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.simulated_mesh import SimMesh
-from services.scenarios.traces.waterfall import pods_in, waterfall
-from services.telemetry import logs
-from tests.scenarios.plants import claims
+from benchmarks.algorithm import Algorithm
+from services.api.switches import Switches
+from services.cli.__main__ import cli
+from services.exchange.format import Reading, open_stream
+from services.exchange.reading import Source
+from services.scenarios.run import load_scenario, simulate
+from tests.unit.exchange.sktraces import BEGAN, deployment, event, trace
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-LIFE = EXPERIMENTS / "first-life" / "a-pods-first-life.txt"
-FAIL = """# One node, six aligned CPUs asked of four and four: refused, and Failed for good.
-nodes n1 numa=2x8 policy=single-numa-node
-pod a cpu=4 node=n1
-expect within 10s each pods name=a phase == Running
-pod spacer cpu=4 node=n1
-expect within 10s each pods name=spacer phase == Running
-pod b cpu=4 node=n1
-expect within 10s count pods phase=Running == 3
-delete pod/spacer grace=0
-expect within 10s count pods == 2
-pod web-1 cpu=6
-expect within 10s each pods name=web-1 phase == Failed
-wait 1s
-"""
-UNBIND = EXPERIMENTS / "runaway" / "runaway-unbind.txt"
+SALT = "0123456789abcdef-the-salt"
 
 
-def a_traced_run(path, seed):
-    """Run a scenario; return its spans and its event lines."""
-    scenario = parse_scenario(path, "refused.txt", VERBS) if isinstance(path, str) else load_scenario(path)
-    plan = plan_of(scenario, seed=seed, traced=True)
-    logs.set_up("simulation", "error")
-    lines, meshes = [], []
-
-    async def observe():
-        meshes.append(SimMesh(plan))
-        meshes[0].on_line(lines.append)
-        return await run_scenario(scenario, meshes[0])
-
-    assert simloop.run(observe(), seed=seed).passed
-    return meshes[0].spans.spans, lines
+def keplab(*words):
+    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False, standalone_mode=False)
+    return done.return_value if done.exception is None else done.exception.code, done.output
 
 
-def logged_ns(lines, uid):
-    """Return when the request that created a pod came in and when Running was committed, or None."""
-    commits = [line for line in lines if line.ev == "store.commit" and line.obj["uid"] == uid]
-    running = [line.mono_ns for line in commits if line.data.get("phase") == "Running"]
-    requests = [line for line in lines if line.ev == "api.request" and line.data["verb"] == "create"]
-    created = commits[0]
-    came = [
-        line.mono_ns for line in requests
-        if line.data["path"].startswith("pods/") and line.trace_id == created.trace_id
-        and line.req_id == created.req_id and line.identity == created.identity and line.mono_ns <= created.mono_ns
-    ]  # fmt: skip
-    return (came, running[0]) if running else None
+def replayed(path, *more):
+    code, printed = keplab("replay", path, "-o", "json", *more)
+    return code, json.loads(printed[printed.index("{\n") :]), printed
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("path", [LIFE, UNBIND], ids=lambda path: path.stem)
-def test_the_critical_path_adds_up_to_what_the_api_server_logged(path, seed):
-    spans, lines = a_traced_run(path, seed)
-
-    seen = 0
-    for pod in pods_in(spans, "*"):
-        fall = waterfall([s for s in spans if s.attributes.get("k8s.pod.uid", pod.uid) == pod.uid], pod.name)
-        logged = logged_ns(lines, pod.uid)
-        assert fall.is_running == (logged is not None)
-        assert fall.is_connected
-        if logged is None:
-            continue
-        came, running = logged
-        seen += 1
-        assert any(abs(fall.end_ns - fall.begin_ns - (running - start)) <= 1 for start in came)
-        assert fall.end_ns - fall.begin_ns == sum(p.end_ns - p.start_ns for p in fall.critical_path)
-        assert "apiserver: mesh.v1.ApiServer/Create" == fall.critical_path[0].what
-        assert not any(
-            s.span_id == p.span_id and s.attributes.get("resource") == "events"
-            for p in fall.critical_path for s in fall.spans
-        )  # fmt: skip
-    assert seen
+def ran(folder, *lines, seed=0):
+    scenario = folder / "s.txt"
+    scenario.write_text("\n".join((*lines, "")))
+    seen = []
+    result = simulate(load_scenario(scenario), seed=seed, on_line=seen.append)
+    unmet = [(each.text, each.seen) for each in result.expectations if not each.passed]
+    return result, seen, unmet + [result.error] * bool(result.error)
 
 
-def test_an_unbound_pods_path_goes_through_refusal_and_both_rounds():
-    spans, _ = a_traced_run(UNBIND, 0)
+def test_22_two_replays_of_a_trace_have_one_digest(tmp_path):
+    path = tmp_path / "cronjob.sktrace"
+    path.write_bytes(trace())
 
-    fall = waterfall(spans, "web-*")
+    first, second = (replayed(path) for _ in range(2))
 
-    names = [row.span.name.removeprefix("mesh.v1.ApiServer/") for row in fall.rows if row.is_critical]
-    rounds = ["schedule pod", "bind pod", "Bind", "sync pod"]
-    assert ["Create", *rounds] == names[:5]
-    assert [
-        *rounds,
-        "start worker",
-        "mount volumes",
-        "create sandbox",
-        "start containers",
-        "write status",
-        "Patch",
-    ] == (names[-10:])
-    assert ["unbind pod", "Unbind"] == [name for name in names if "nbind" in name]
-    refusal = next(row.span for row in fall.rows if row.span.name == "reject pod")
-    assert "TopologyAffinityError" == refusal.attributes["keplab.reason"]
-    assert "reconcile replicaset" in [row.span.name for row in fall.rows]
-    assert 1 == len({span.trace_id for span in fall.spans})
+    assert first[0] == 0
+    assert "has no nodes; assumed are 10 cpu=32 memory=128Gi" in first[2]
+    assert first[1]["measures"]["pods_created"] == 3
+    assert first[1]["digest"] == second[1]["digest"]
+    assert first[1]["virtual_s"] > 205
 
 
-def test_a_refused_pods_failure_is_a_child_of_the_sync_that_refused_it():
-    spans, _ = a_traced_run(FAIL, 0)
+def test_22_pods_of_a_cron_job_run_thirty_seconds(tmp_path):
+    (tmp_path / "c.sktrace").write_bytes(trace())
 
-    fall = waterfall(spans, "web-*")
-
-    names = [row.span.name.removeprefix("mesh.v1.ApiServer/") for row in fall.rows if row.is_critical]
-    assert ["Create", "schedule pod", "bind pod", "Bind", "sync pod", "reject pod", "Patch"] == names
-    assert "Failed" == fall.phase
-
-
-def test_a_driver_logs_the_trace_of_the_pod_whose_kubelet_calls():
-    _, lines = a_traced_run(EXPERIMENTS / "claims" / "one-for-each.txt", 1)
-
-    created = {
-        line.obj["name"]: line.trace_id
-        for line in lines
-        if line.ev == "store.commit" and line.obj["kind"] == "Pod" and line.data["type"] == "ADDED"
-    }
-    for event in ("driver.prepare", "driver.unprepare"):
-        logged = [line for line in lines if line.ev == event]
-        assert logged
-        # A claim that was made for a pod is called POD-CLAIM-…
-        assert [line.trace_id for line in logged] == [created[line.obj["name"][0]] for line in logged]
-
-
-def test_a_violation_of_i7_names_the_trace_of_the_pod_that_got_the_device(monkeypatch):
-    claims.never_unprepares(monkeypatch)
-    scenario = load_scenario(EXPERIMENTS / "claims" / "one-for-each.txt")
-    lines = []
-
-    result = simulate(scenario, seed=1, traced=True, on_line=lines.append)
-
-    found = [violation for violation in result.violations if violation.invariant == "I7"]
-    created = [line.trace_id for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Pod"]
-    assert found
-    assert all(violation.trace_id and violation.trace_id in created for violation in found)
-
-
-@pytest.mark.parametrize("act", ["kill kubelet/n1 down=2s", "kill dra-driver/n1/gpu.example.com down=2s"])
-def test_an_unprepare_names_claim_pod_driver_and_trace_whichever_side_was_restarted_meanwhile(act, tmp_path):
-    (tmp_path / "gpus.yaml").write_text((EXPERIMENTS / "claims" / "gpus.yaml").read_text())
-    path = tmp_path / "restarted.txt"
-    path.write_text(f"""
-nodes n1 cpu=4 drivers=gpu.example.com:1
-apply gpus.yaml
-pod p claim-templates=gpu grace=1
-expect within 20s each pods name=p phase == Running
-{act}
-wait 10s
-delete pod/p
-gone pod/p
-""")
-
-    _, lines = a_traced_run(path, 1)
-
-    pod = next(line for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Pod")
-    (prepared,) = (line for line in lines if line.ev == "driver.prepare")
-    (unprepared,) = (line for line in lines if line.ev == "driver.unprepare")
-    (answered,) = (line for line in lines if line.ev == "kubelet.unprepared" and not line.data.get("error"))
-    assert (unprepared.obj, unprepared.data, unprepared.trace_id) == (prepared.obj, prepared.data, pod.trace_id)
-    assert unprepared.data["pods"] == ["p"]
-    assert (answered.obj, answered.data["names"]) == (
-        {"kind": "Pod", "ns": "default", "name": "p", "uid": pod.obj["uid"]},
-        [prepared.obj["name"]],
+    _, _, unmet = ran(
+        tmp_path,
+        "nodes n1 cpu=4",
+        "play c.sktrace beside=yes options=namespace-prefix:virtual",
+        "expect within 65s count pods phase=Running == 1",
+        "expect each pods metadata.namespace == virtual-default",
+        "expect for 28s count pods phase=Running == 1",
+        "expect within 4s count pods phase=Succeeded == 1",
     )
+
+    assert unmet == []
+
+
+def test_pods_of_a_deployment_live_as_its_lifecycles_and_are_made_again(tmp_path):
+    lives = {("apps/v1.Deployment", "shop/web"): {1: [{"Finished": [BEGAN, BEGAN + 20]}, {"Running": BEGAN}]}}
+    (tmp_path / "d.sktrace").write_bytes(trace([event(0, [deployment()])], lives))
+
+    _, _, unmet = ran(
+        tmp_path,
+        "nodes n1 cpu=8",
+        "play d.sktrace",
+        "expect within 5s count pods phase=Running == 2",
+        "expect count pods metadata.annotations[keplab.dev/pod-sequence-number]=0 == 1",
+        "wait 14s",
+        "expect count pods metadata.annotations[keplab.dev/pod-sequence-number]=2 == 0",
+        "expect within 10s count pods metadata.annotations[keplab.dev/pod-sequence-number]=2 phase=Running == 1",
+        "expect count pods metadata.annotations[keplab.dev/pod-sequence-number]=1 phase=Running == 1",
+    )
+
+    assert unmet == []
+
+
+def test_a_public_trace_becomes_a_scenario_that_says_its_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nopenb-node-1,8000,16384,2,G3\n")
+    header = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+    )
+    rows = ["p1,1000,1024,2,1000,G3,LS,Succeeded,100,700,100", "p2,1000,1024,1,1000,G3,LS,Succeeded,160,760,700"]
+    (tmp_path / "pods.csv").write_text("\n".join((header, *rows, "")))
+
+    code, printed = keplab("import", "nodes.csv", "pods.csv", "--compress", "60x", "--into-scenario", "gpus")
+
+    assert (code, "gpus/gpus.txt begins from gpus.yaml" in printed) == (0, True), printed
+    assert "# Cite: Weng et al., Beware of Fragmentation" in (tmp_path / "gpus/gpus.txt").read_text()
+    text = (tmp_path / "gpus/gpus.txt").read_text()
+    (tmp_path / "gpus/gpus.txt").write_text(
+        text.replace("wait 60s", "expect within 30s count pods phase=Succeeded == 2")
+    )
+    result = simulate(load_scenario(tmp_path / "gpus/gpus.txt"))
+    assert [each.seen for each in result.expectations if not each.passed] == []
+    # The second waits for the first one's devices: both run for their time, one after the other.
+    assert result.virtual_s > 11
+
+
+def test_hooks_run_only_where_they_are_allowed(tmp_path):
+    (tmp_path / "c.sktrace").write_bytes(trace([event(0)], {}))
+    mark = tmp_path / "ran"
+    (tmp_path / "hooks.yaml").write_text(f"preRun: [{{cmd: touch, args: ['{mark}']}}]\n")
+
+    code, printed = keplab("replay", tmp_path / "c.sktrace", "--hooks", tmp_path / "hooks.yaml")
+    assert (code, "say --allow-hooks" in printed, mark.exists()) == (2, True, False)
+
+    keplab("replay", tmp_path / "c.sktrace", "--hooks", tmp_path / "hooks.yaml", "--allow-hooks", "--for", "1s")
+    assert mark.exists()
+
+
+# Anonymised = original
+
+
+def planted(number):
+    """Names in which somebody could be known; sorted in another order than they are numbered."""
+    return f"acme-{(number * 7919) % 9973:04}-{number}"
+
+
+def cluster(nodes, pods):
+    """A cluster whose names decide: equal nodes are chosen by name, teams by label, spread by the zone's."""
+    team = {"metadata": {"name": planted(9000)}, "apiVersion": "v1", "kind": "Namespace"}
+    yield team
+    for n in range(nodes):
+        amounts = {"cpu": str(8 + n % 3), "memory": "32Gi", "pods": "110"}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": planted(n),
+                "uid": planted(3000 + n),
+                "labels": {
+                    "kubernetes.io/hostname": planted(n),
+                    "topology.kubernetes.io/zone": planted(4000 + n % 3),
+                    f"{planted(5000)}.example.com/pool": planted(5001 + n % 4),
+                },
+                "annotations": {planted(5010): planted(5011)},
+            },
+            "spec": {"taints": [{"key": planted(5020), "value": planted(5021), "effect": "NoSchedule"}]}
+            if n % 5 == 0
+            else {},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "addresses": [
+                    {"type": "InternalIP", "address": "10.1.2.3"},
+                    {"type": "Hostname", "address": planted(n)},
+                ],
+                "images": [
+                    {"names": [f"registry.{planted(5030)}.example.com/{planted(5031)}:1"], "sizeBytes": 500_000_000}
+                ],
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "message": planted(5040),
+                        "reason": "KubeletReady",
+                        **dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), "2025-12-31T23:59:50Z"),
+                    }
+                ],
+            },
+        }
+    for n in range(pods):
+        app = planted(6000 + n % 40)
+        spec = {
+            "containers": [
+                {
+                    "name": planted(6100),
+                    "image": f"registry.{planted(5030)}.example.com/{planted(5031)}:1",
+                    "env": [{"name": planted(6200), "value": planted(6201)}],
+                    "args": [planted(6202)],
+                    "resources": {"requests": {"cpu": f"{100 + n % 7 * 50}m", "memory": "128Mi"}},
+                }
+            ]
+        }
+        if n % 3 == 0:
+            spec["nodeSelector"] = {f"{planted(5000)}.example.com/pool": planted(5001 + n % 4)}
+        if n % 4 == 0:
+            spec["tolerations"] = [{"key": planted(5020), "operator": "Equal", "value": planted(5021)}]
+        if n % 6 == 1:
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {planted(6300): app}}}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": planted(1000 + n),
+                "namespace": planted(9000),
+                "labels": {planted(6300): app},
+                "uid": planted(20_000 + n),
+            },
+            "spec": spec,
+        }
+
+
+def in_a_mesh(folder, name):
+    result, lines, _ = ran(folder, f"begin {name} pods=pending format=kwok", "wait 1s", seed=3)
+    assert result.error == ""
+    return {line.obj["name"]: line.node for line in lines if line.ev == "sched.assume"}
+
+
+def by_the_scheduler(folder, name):
+    """Decide about the pods one after the other, in the order of their names, as a list has them."""
+    moments = itertools.count()
+    core = Algorithm(Switches(), clock=lambda: next(moments) / 1e6)
+    objects = [each.document for each in open_stream(Source(folder / name), Reading())[1].objects]
+    names = {each["metadata"]["uid"]: each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
+    for kind, add in (("Node", core.add_node), ("Pod", lambda pod: core.add_pod(core.decode(pod)))):
+        chosen = sorted((each for each in objects if each["kind"] == kind), key=lambda each: each["metadata"]["name"])
+        for document in chosen:
+            add(SimpleNamespace(body=msgspec.json.encode(document)))
+    core.rest()
+    return {names[uid]: pod.spec.node_name for uid, pod in core.bound.items()}
+
+
+@pytest.mark.parametrize(("decided", "nodes", "pods"), [(by_the_scheduler, 200, 2000), (in_a_mesh, 20, 150)])
+def test_29_an_anonymised_cluster_is_decided_about_as_the_original(tmp_path, decided, nodes, pods):
+    documents = list(cluster(nodes, pods))
+    (tmp_path / "plain.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper))
+    (tmp_path / "salt").write_text(SALT)
+
+    code, printed = keplab(
+        "anonymise", tmp_path / "plain.yaml", "--salt", tmp_path / "salt", "-o", tmp_path / "shared.yaml"
+    )
+    assert (code, "is in format kwok" in printed) == (0, True), printed
+
+    shared = (tmp_path / "shared.yaml").read_text()
+    names = {text for document in documents for text in _texts(document) if "acme" in text}
+    assert len(names) > (500 if pods == 2000 else 100)
+    assert "acme" not in shared
+    assert [name for name in names if name in shared] == []
+    assert SALT not in shared
+    assert "10.1.2.3" not in shared
+
+    others = list(yaml.load_all(shared, Loader=yaml.CSafeLoader))
+    role = {
+        kind: {
+            one["metadata"]["name"]: other["metadata"]["name"]
+            for one, other in zip(documents, others, strict=True)
+            if one["kind"] == kind
+        }
+        for kind in ("Pod", "Node")
+    }
+    first, second = (decided(tmp_path, name) for name in ("plain.yaml", "shared.yaml"))
+    assert len(first) > 0.95 * pods
+    assert len(set(first.values())) > 0.9 * nodes
+    assert {role["Pod"][pod]: role["Node"][node] for pod, node in first.items()} == second
+
+
+def _texts(value):
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield key
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_a_salt_that_is_too_short_is_refused(tmp_path):
+    (tmp_path / "salt").write_text("short")
+    (tmp_path / "c.sktrace").write_bytes(trace())
+
+    code, printed = keplab("anonymise", tmp_path / "c.sktrace", "--salt", tmp_path / "salt", "-o", tmp_path / "o")
+
+    assert (code, "5 bytes: want at least 16" in printed, (tmp_path / "o").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("options", [(), ("--anonymise", "salt")])
+def test_an_anonymised_trace_replays_as_the_original(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "salt").write_text(SALT)
+    (tmp_path / "c.sktrace").write_bytes(trace())
+    assert keplab("anonymise", "c.sktrace", "--salt", "salt", "-o", "shared.sktrace")[0] == 0
+    data = (tmp_path / "shared.sktrace").read_bytes()
+    assert b"hello-simkube" not in data
+    assert b"busybox" not in data
+
+    code, document, _ = replayed("shared.sktrace" if not options else "c.sktrace", *options)
+
+    assert (code, document["measures"]["pods_created"]) == (0, 3)

@@ -13,6 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ from services.api.local_rpc import (
     LocalService,
     RpcError,
     Sockets,
+    Unary,
     call_once,
     caller_traceparent,
     is_unserved,
@@ -51,6 +53,7 @@ from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 from services.runtime.mesh_directory import hold
+from services.telemetry.calls import rpc_call
 from services.telemetry.metrics import Metrics, counter, gauge
 from services.telemetry.spans import parse_traceparent
 
@@ -188,10 +191,9 @@ class DriverServing:
 
     async def _serve_once(self) -> None:
         """Serve, first where the kubelet calls, then where it looks; until a socket is gone or the driver goes."""
-        calls = {
-            **{wire.method(service, wire.PREPARE): self._prepare for service in SERVICES},
-            **{wire.method(service, wire.UNPREPARE): self._unprepare for service in SERVICES},
-        }
+        handlers = {wire.PREPARE: self._prepare, wire.UNPREPARE: self._unprepare}
+        methods = {wire.method(service, call): handlers[call] for call in handlers for service in SERVICES}
+        calls = {method: partial(self._answer, method, handler) for method, handler in methods.items()}
         streams = {wire.WATCH_HEALTH: self._watch_health} if self._driver.definition.health else {}
         sockets, restarts = self._seams.sockets, self._driver.restarts
         services = (
@@ -245,6 +247,11 @@ class DriverServing:
         return b""
 
     # --- calls of the kubelet ---
+
+    async def _answer(self, method: str, handler: Unary, request: bytes) -> bytes:
+        """Return what the handler answers, as a SERVER span of the caller's trace."""
+        with rpc_call(self._seams.tracer, method, self._endpoint, caller_traceparent.get(), "server"):
+            return await handler(request)
 
     async def _prepare(self, request: bytes) -> bytes:
         results: dict[str, ClaimResult] = {}

@@ -17,6 +17,8 @@ from services.api.quantity import amount, milli, units
 from services.api.times import seconds_in
 
 ANNOTATION = "keplab.dev/usage"
+KWOK_ANNOTATION = "kwok.x-k8s.io/usage-"
+"""On a pod, with cpu or memory behind it: what each of its containers uses all the time."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "inodes", "pids")
 MEMORY_ANNOTATION = "keplab.dev/memory"
 """On a pod: memory in use from the start to the end, where the curves do not speak of memory."""
@@ -52,6 +54,21 @@ def value_at(points: tuple[Point, ...], age_s: float) -> int:
             return value + int((point.value - value) * share)
         since, value = point.age_s, point.value
     return value
+
+
+def integral(points: tuple[Point, ...], age_s: float) -> float:
+    """Return what was used since the start, in units times seconds: the area below the curve up to that age."""
+    area, since, value = 0.0, 0.0, 0.0
+    for point in points:
+        end = min(point.age_s, age_s)
+        at_end = float(value_at(points, end)) if point.is_reached_evenly and end < point.age_s else value
+        if point.is_reached_evenly and end == point.age_s:
+            at_end = point.value
+        area += (end - since) * (value + at_end) / 2
+        if age_s <= point.age_s:
+            return area
+        since, value = point.age_s, float(point.value)
+    return area + (age_s - since) * value
 
 
 def next_above_s(points: tuple[Point, ...], limit: int, age_s: float) -> float | None:
@@ -99,8 +116,14 @@ def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
 
 
 def text_for(annotations: Mapping[str, str], container: str) -> str:
-    """Return what the annotations of a pod say of one container: its own, else that for all of them."""
-    return annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, "")
+    """Return what the annotations of a pod say of one container: its own, else that for all of them, else KWOK's."""
+    return annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, "") or _of_kwok(annotations)
+
+
+def _of_kwok(annotations: Mapping[str, str]) -> str:
+    """Return what KWOK's annotations say, which its shipped ClusterResourceUsage reads: one quantity a resource."""
+    given = ((name, annotations.get(f"{KWOK_ANNOTATION}{name}")) for name in ("cpu", "memory"))
+    return "; ".join(f"{name} {text}" for name, text in given if text and " " not in text and ";" not in text)
 
 
 def _thousandths(_series: str, text: str) -> int:

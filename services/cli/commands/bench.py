@@ -7,16 +7,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
 from rich.progress import Progress
 
 from services.api.switches import Switches
+from services.cli.bench import scheduler_perf
 from services.cli.groups import Group
 from services.cli.live import progress_bar
-from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, set_option
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    fail,
+    output_option,
+    print_json,
+    print_table,
+    set_option,
+)
 
 if TYPE_CHECKING:
     from benchmarks.result import SchedulerBench
@@ -43,15 +53,67 @@ Examples:
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
   keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
+  keplab bench --config examples/scheduler_perf/performance-config.yaml --labels integration-test,short
+  keplab bench --config examples/scheduler_perf/performance-config.yaml --labels "" --workload 5Nodes --form algorithm
 """
 
 
-@click.group("bench", cls=Group, epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802
+@click.group("bench", cls=Group, epilog=EPILOG, invoke_without_command=True)
+@scheduler_perf.options
+@set_option
+@output_option
+@click.pass_context
+def COMMAND(  # noqa: N802
+    ctx: click.Context,
+    config: str | None,
+    workload_re: str,
+    labels: str,
+    form: Literal["algorithm", "mesh"],
+    data_items_dir: Path | None,
+    topic: str,
+    no_thresholds: bool,
+    strict: bool,
+    unknown_gates: str,
+    assignments: tuple[str, ...],
+    output: str,
+) -> int:
     """Measure this machine's mesh and its parts.
 
-    Figures compare only with others of the same machine. `make bench` measures everything.
+    Figures compare only with others of the same machine. `make bench` measures everything. With --config it runs a
+    file of upstream's scheduler_perf; the options go with that.
     """
+    if ctx.invoked_subcommand is not None:
+        _refuse_options(ctx)
+        return EXIT_OK
+    if config is None:
+        _refuse_options(ctx)
+        click.echo(ctx.get_help(), err=True)
+        return EXIT_USAGE
+    asked = scheduler_perf.Asked(
+        config=config,
+        workload=workload_re,
+        labels=labels,
+        form=form,
+        topic=topic,
+        data_items_dir=data_items_dir,
+        has_thresholds=not no_thresholds,
+        is_strict=strict,
+        ignores_unknown_gates=unknown_gates == "ignore",
+        assignments=assignments,
+        output=output,
+    )
+    with progress_bar("{task.description}", quiet=output == "json", is_transient=True) as bar:
+        return scheduler_perf.bench_file(asked, _shown_by(bar))
+
+
+def _refuse_options(ctx: click.Context) -> None:
+    """Refuse options of the group that mean nothing here. Raises: UsageError."""
+    for option in ctx.command.params:
+        if ctx.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
+            why = (
+                f"goes with --config, not with {ctx.invoked_subcommand}" if ctx.invoked_subcommand else "wants --config"
+            )
+            ctx.fail(f"{option.opts[0]} {why}")
 
 
 @COMMAND.command("mesh", epilog=EPILOG)

@@ -18,7 +18,8 @@ import msgspec
 from services.api.switches import REGISTER, SwitchError, Switches
 from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
-from services.cli.recording import keep_comparison, runs_option
+from services.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
+from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
 from services.experiments.arms import Arm, parse_arms
@@ -30,8 +31,9 @@ from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
 from services.recordings.format import SUFFIX
+from services.scenarios.processes.foreign_mesh import Access, refusal
 from services.scenarios.revision import revision
-from services.scenarios.run import load_scenario, measures_of
+from services.scenarios.run import load_scenario, measures_of, plan_of
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import runs_of
 
@@ -44,7 +46,9 @@ Examples:
     --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
   keplab compare experiments/first-life/a-pods-first-life.txt --arm a --arm b      (A/A: no difference)
   keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
-    --record runs/exclusion.jsonl -o markdown""",
+    --record runs/exclusion.jsonl -o markdown
+  keplab compare experiments/runaway/runaway.txt --containers keplab \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind""",
 )
 @click.argument("file", type=SCENARIO)
 @click.option(
@@ -61,6 +65,7 @@ Examples:
 @click.option(
     "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
 )
+@running_mesh_options
 @arms_set_option
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
 @click.option(
@@ -88,6 +93,8 @@ def COMMAND(  # noqa: N802
     seeds: int,
     seed: int,
     processes: bool,
+    server: str,
+    containers: str,
     assignments: tuple[str, ...],
     report: Path | None,
     picture: Path | None,
@@ -102,16 +109,32 @@ def COMMAND(  # noqa: N802
     FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
     what is there; with --record the same command goes on from there. With --recording all of each run is in a file that
     `keplab diff`, `get --at` and others read. The page and the JSON document hold all of it. The
-    exit code is 1 when a run broke an invariant or did not come to its end."""
+    exit code is 1 when a run broke an invariant or did not come to its end. Against a mesh that runs already its
+    components are restarted with each arm's switches, where these differ, and have their own at the end."""
     started, began_s = datetime.now(UTC), time.monotonic()
     load_1min = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    if (server or containers) and (processes or workers > 1):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+    if (server or containers) and recording is not None:
+        fail(
+            "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
+        )
     with refusing(ScriptError, SwitchError):
         shared = Switches.parse(assignments)
         scenario, parsed = load_scenario(file), parse_arms(arms)
-        of_arms = [Switches.parse(scenario.switches).replace({**shared.chosen, **arm.switches}) for arm in parsed]
+    access = running_mesh(server, containers)
+    own = access.switches if access is not None else ()
+    with refusing(ScriptError, SwitchError):
+        of_arms = [
+            Switches.parse([*own, *scenario.switches]).replace({**shared.chosen, **arm.switches}) for arm in parsed
+        ]
+        plans = [plan_of(scenario, seed=seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
+        for arm, plan in zip(parsed, plans, strict=True):
+            if access is not None and (why := refusal(plan, access)):
+                fail(f"{scenario.path}: arm {arm.name}: {why}")
         for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
             remark(switches, f"arm {arm.name}")
-    path = report or Path("runs") / f"{scenario.name}.html"
+    path = report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{scenario.name}.html"
     pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
     _writable(path, *pictures)
     # A seed's runs follow each other, so that what is there after an interrupt can be compared.
@@ -122,6 +145,7 @@ def COMMAND(  # noqa: N802
             Switches({**shared.chosen, **arm.switches}).assignments,
             number,
             not processes,
+            access,
             str(recording / f"{arm.name}-{number}{SUFFIX}") if recording is not None else "",
         )
         for number in range(seed, seed + seeds)
@@ -133,10 +157,11 @@ def COMMAND(  # noqa: N802
         inputs=inputs,
         arms=[arm.text for arm in parsed],
         set=list(shared.assignments),
-        mode="processes" if processes else "simulated",
+        mode="containers" if access is not None else "processes" if processes else "simulated",
         revision=revision().text,
+        mesh=_mesh(access),
     )
-    count = workers_of(workers or (1 if processes else 0), len(jobs))
+    count = workers_of(workers or (1 if processes or access is not None else 0), len(jobs))
     with _opened(record, header) as kept:
         found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
     if is_interrupted and not found:
@@ -152,7 +177,7 @@ def COMMAND(  # noqa: N802
         about=scenario.about,
         switches=_switch_rows(of_arms),
         provenance=Provenance(
-            command=_command(file, parsed, seeds, seed, processes, shared),
+            command=_command(file, parsed, seeds, seed, _way(access, processes=processes), shared),
             scenario_path=str(file),
             scenario_sha256=inputs[file.name],
             inputs={name: digest for name, digest in inputs.items() if name != file.name},
@@ -167,6 +192,7 @@ def COMMAND(  # noqa: N802
             wall_s=round(time.monotonic() - began_s, 3),
             load_1min=load_1min,
             set=list(shared.assignments),
+            mesh=header.mesh,
         ),
         is_interrupted=is_interrupted,
         report=str(path),
@@ -281,7 +307,19 @@ def _print(made: Comparison, output: str, run: str) -> None:
             click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
 
 
-def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, processes: bool, shared: Switches) -> str:
+def _way(access: Access | None, *, processes: bool) -> list[str]:
+    """Return the options that say what it runs on."""
+    return access.option.split() if access is not None else ["--processes"] if processes else []
+
+
+def _mesh(access: Access | None) -> str:
+    """Return which mesh it is that runs already, and its own switches."""
+    if access is None:
+        return ""
+    return f"{access.option.removeprefix('--')}, its own switches: {','.join(access.switches) or 'none'}"
+
+
+def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, way: Sequence[str], shared: Switches) -> str:
     words = ["keplab", "compare", str(file)]
     for arm in arms:
         words += ["--arm", arm.text]
@@ -289,8 +327,7 @@ def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, processes: 
         words += ["--seeds", str(seeds)]
     if seed:
         words += ["--seed", str(seed)]
-    if processes:
-        words.append("--processes")
+    words += way
     for text_of_switch in shared.assignments:
         words += ["--set", text_of_switch]
     return shlex.join(words)

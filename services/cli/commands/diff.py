@@ -12,9 +12,8 @@ from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console, progress_bar
 from services.cli.mesh_api import Objects, Refused
 from services.cli.output import EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
-from services.cli.recorded_api import opened
 from services.cli.recording import runs_folder_option
-from services.cli.sources import objects_of, source_options
+from services.cli.sources import objects_of, opened, source_options
 from services.client.discovery import ServedKind
 from services.recordings.format import META, SUFFIX
 from services.runs.folder import RunsFolder, Unreadable

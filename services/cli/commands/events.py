@@ -11,9 +11,8 @@ import msgspec
 from services.api.times import format_micro_time, seconds_in
 from services.cli.live import PodsView, console
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, refusing
-from services.cli.recorded_api import opened
 from services.cli.recording import runs_folder_option
-from services.cli.sources import recording_of, source_options
+from services.cli.sources import opened, recording_of, source_options
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun
 from services.telemetry.event_reader import Filter, Follower, last, object_asked_for, read_all

@@ -13,9 +13,8 @@ import click
 import msgspec
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, refusing
-from services.cli.recorded_api import opened
 from services.cli.scenario_files import SCENARIO
-from services.cli.sources import recording_of, source_options
+from services.cli.sources import opened, recording_of, source_options
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:

@@ -37,6 +37,7 @@ from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job, Outcome
+from services.scenarios.timeline import status_of
 
 
 @click.command(
@@ -130,12 +131,36 @@ def COMMAND(  # noqa: N802
             result = _run(scenario, how, made, recorder, quiet=output == "json")
             run_id = made.keep(result, how.assignments, how.command(scenario))
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
-        documents.append(result.document() | {"run": run_id})
+        document = result.document() | {"run": run_id}
+        if scenario.operations:
+            document["status"] = status = status_of(scenario.operations, result)
+            code = code if status["phase"] == "Succeeded" else max(code, EXIT_FAILED)
+        documents.append(document)
         if output == "text":
             show_result(result, scenario.title, run_id)
+            if scenario.operations:
+                _show_status(document["status"])
     if output == "json":
         print_json(documents)
     raise SystemExit(code)
+
+
+def _show_status(status: dict[str, Any]) -> None:
+    """Print what KEP-140 wants to know, in the order in which it happened."""
+    click.echo(f"phase {status['phase']}" + (f": {status['message']}" if status.get("message") else ""))
+    for major, entries in status["scenarioResult"]["timeline"].items():
+        for entry in entries:
+            what = next(key for key in entry if key not in ("id", "step"))
+            body = entry[what]
+            about = body.get("pod") or _about(body.get("operation") or {})
+            node = f" on {body['nodeName']}" if body.get("nodeName") else ""
+            click.echo(f"  {major}.{entry['step']['minor']:<3} {what:<12} {about}{node}".rstrip())
+
+
+def _about(operation: dict[str, Any]) -> str:
+    made = operation.get("object") or {**(operation.get("typeMeta") or {}), "metadata": operation.get("objectMeta")}
+    metadata = made.get("metadata") or {}
+    return f"{made.get('kind') or ''} {metadata.get('name') or metadata.get('generateName') or ''}".strip()
 
 
 @dataclass(frozen=True)

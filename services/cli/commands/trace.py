@@ -7,9 +7,8 @@ from rich.text import Text
 
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
-from services.cli.recorded_api import opened
 from services.cli.scenario_files import SCENARIO
-from services.cli.sources import recording_of, source_options
+from services.cli.sources import opened, recording_of, source_options
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError

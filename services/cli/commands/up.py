@@ -19,6 +19,7 @@ from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_K
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
 DEFAULT_AUDIT = "default"  # as services/cli/attended.py has it
+SIMULATOR_PORT = 1212  # as services/simulator/config.py has it
 STOPPED = (EXIT_INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 
 
@@ -37,6 +38,7 @@ Examples:
   keplab up --nodes 2 --device-sockets
   keplab up --ui
   keplab up --role examples/train-job/role.yaml --set reserved_for.mode=kep5194 --set GenericWorkload=true
+  keplab up --simulator-api --simulator-open
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
@@ -82,6 +84,22 @@ Examples:
 @click.option("--etcd-password-file", metavar="FILE", default="", help="file with that user's password")
 @click.option("--etcd-members", type=click.IntRange(1, 9), default=1, help="members of the etcd that is started [1]")
 @click.option("--apiservers", type=click.IntRange(1, 9), default=1, help="API servers that share the etcd [1]")
+@click.option(
+    "--simulator-api",
+    is_flag=False,
+    flag_value=SIMULATOR_PORT,
+    default=None,
+    type=click.IntRange(0, 65535),
+    metavar="[=PORT]",
+    help=f"serve kube-scheduler-simulator's HTTP API as well [{SIMULATOR_PORT}]",
+)
+@click.option("--simulator-open", is_flag=True, help="callers of that API need no token")
+@click.option(
+    "--simulator-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="kube-scheduler-simulator's own configuration, a SimulatorConfiguration",
+)
 @data_option
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")
@@ -221,6 +239,9 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
         click.echo("  security     strict: mutual TLS on every gRPC connection")
     if status["page"]:
         click.echo(f"  page         {status['page']}")
+    for process in status["processes"]:
+        if process["name"] == "simulator-api":
+            click.echo(f"  simulator    http://127.0.0.1:{process['ports'].get('http', 0)}/api/v1")
     click.echo(f"  logs         {_shown(status['data_dir'])}/logs")
     for user, path in status["token_files"].items():
         click.echo(f"  token        {_shown(path)} of {user}")

@@ -28,6 +28,7 @@ from services.api.cel.types import BOOL, DOUBLE, DURATION, DYN, INT, STRING, UIN
 from services.api.cel.values import Duration, Optional
 from services.api.resources import resources
 from services.scenarios.measures import quantile
+from services.scenarios.measures.field_paths import field_mistakes
 from services.scenarios.measures.register import DIRECTIONS, NAME, Measure, find
 
 FORM: Final = "want: measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] = EXPRESSION"
@@ -149,6 +150,8 @@ def compiled(text: str) -> Expression:
         raise ValueError(str(error)) from None
     if program.type not in _RESULTS and program.type.name != "optional_type":
         raise ValueError(f"it yields {program.type}, want a number: int, double, bool or duration")
+    if mistakes := [f"column {at + 1}: {message}" for at, message in field_mistakes(program.tree)]:
+        raise ValueError("; ".join(mistakes))
     at_end = frozenset(name for name in program.names if name in plurals())
     created = frozenset(name.removeprefix(CREATED) for name in program.names if name.startswith(CREATED))
     nodes = list(_nodes(program.tree))

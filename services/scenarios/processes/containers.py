@@ -4,9 +4,12 @@ Containers are found by compose's labels, so compose itself, its files and its v
 """
 
 import asyncio
+import io
 import json
 import subprocess
-from collections.abc import Sequence
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from services.scenarios.mesh import NotPossible
 PROJECT, SERVICE = "com.docker.compose.project", "com.docker.compose.service"
 GRPC_PORT = "7443/tcp"
 COMMAND_MAX_S = 60.0
+OWNER = 10001
+"""Of everything in the volumes (Dockerfile)."""
 KILLED_S = 0.2
 """How long a container that was killed stays away, unless the scenario says otherwise."""
 COMPONENTS = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
@@ -30,6 +35,7 @@ class Container:
     name: str
     service: str
     networks: tuple[str, ...]
+    is_running: bool = True
 
 
 class Containers:
@@ -39,16 +45,17 @@ class Containers:
         self.project, self._docker = project, docker
         self._cut: dict[str, tuple[str, ...]] = {}
 
-    def run(self, *words: str) -> str:
-        """Return what the engine's client prints. Raises: MeshError with the last line of what it says."""
+    def run(self, *words: str, given: bytes = b"") -> str:
+        """Return what the engine's client prints; `given`: what it reads. Raises: MeshError with the last line of what
+        it says."""
         try:
-            done = subprocess.run([self._docker, *words], capture_output=True, text=True, timeout=COMMAND_MAX_S)
+            done = subprocess.run([self._docker, *words], capture_output=True, timeout=COMMAND_MAX_S, input=given)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeshError(f"{self._docker} {words[0]}: {error}") from None
         if done.returncode:
-            said = (done.stderr.strip() or f"exit {done.returncode}").splitlines()[-1]
+            said = (done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}").splitlines()[-1]
             raise MeshError(f"{self._docker} {words[0]}: {said}")
-        return done.stdout.strip()
+        return done.stdout.decode(errors="replace").strip()
 
     def _inspected(self) -> list[dict[str, Any]]:
         ids = self.run("ps", "-aq", "--filter", f"label={PROJECT}={self.project}").split()
@@ -62,7 +69,8 @@ class Containers:
             if service not in COMPONENTS or each["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
                 continue
             name = f"kubelet/{each['Config']['Hostname']}" if service == "kubelet" else service
-            found[name] = Container(each["Id"], name, service, tuple(each["NetworkSettings"]["Networks"]))
+            networks, state = tuple(each["NetworkSettings"]["Networks"]), each.get("State") or {}
+            found[name] = Container(each["Id"], name, service, networks, state.get("Running", True))
         if not found:
             raise MeshError(f"no container belongs to the compose project {self.project!r}; docker compose ls has them")
         return found
@@ -83,13 +91,42 @@ class Containers:
             raise MeshError(f"project {self.project!r} publishes no port {GRPC_PORT} of a container apiserver")
         return published[0]
 
-    def copy(self, path: str, target: Path) -> None:
-        """Copy a folder out of `setup`, which has all volumes of credentials. Raises: MeshError."""
+    def healthy(self) -> set[str]:
+        """Return the ids of the containers that are healthy."""
+        states = {each["Id"]: each.get("State") or {} for each in self._inspected()}
+        return {each for each, state in states.items() if (state.get("Health") or {}).get("Status") == "healthy"}
+
+    def _setup(self) -> dict[str, Any]:
+        """Return the container that has all volumes of credentials, and that of switches. Raises: MeshError."""
         for each in self._inspected():
-            if each["Config"]["Labels"].get(SERVICE) == "setup":
-                self.run("cp", f"{each['Id']}:{path}/.", str(target))
-                return
+            labels = each["Config"]["Labels"]
+            if labels.get(SERVICE) == "setup" and labels.get("com.docker.compose.oneoff") != "True":
+                return each
         raise MeshError(f"project {self.project!r} has no container setup, whose volumes have the credentials")
+
+    def has_volume(self, path: str) -> bool:
+        """Whether `setup` has a volume there. Raises: MeshError."""
+        return any(mount.get("Destination") == path for mount in self._setup().get("Mounts") or ())
+
+    def copy(self, path: str, target: Path) -> None:
+        """Copy a folder out of `setup`. Raises: MeshError."""
+        self.run("cp", f"{self._setup()['Id']}:{path}/.", str(target))
+
+    def texts(self, path: str) -> dict[str, str]:
+        """Return the files of a folder of `setup` by name. Raises: MeshError."""
+        with tempfile.TemporaryDirectory(prefix="keplab-texts-") as folder:
+            self.copy(path, Path(folder))
+            return {each.name: each.read_text() for each in sorted(Path(folder).iterdir()) if each.is_file()}
+
+    def write(self, path: str, texts: Mapping[str, str]) -> None:
+        """Put files into a folder of `setup`, which its owner alone writes to. Raises: MeshError."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for name, text in texts.items():
+                header = tarfile.TarInfo(name)
+                header.size, header.mode, header.uid, header.gid = len(text.encode()), 0o600, OWNER, OWNER
+                archive.addfile(header, io.BytesIO(text.encode()))
+        self.run("cp", "-", f"{self._setup()['Id']}:{path}", given=packed.getvalue())
 
     async def _do(self, *words: str) -> None:
         try:

@@ -5,8 +5,8 @@ are cordoned meanwhile, so that placement is what the scenario says. What it cre
 what an earlier run left is removed before. A mesh with pods of its own is refused: expectations would count them.
 
 What a mesh keeps to itself cannot be had: event logs, and so invariants; processes, unless they are containers that an
-engine's client reaches; switches, which are set where the processes are started. Each is refused with a line that says
-where it is possible.
+engine's client reaches; switches, which are set where the processes are started, unless its containers read them from a
+volume (`mesh_switches`). Each is refused with a line that says where it is possible.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.observer import RESOURCES
 from services.scenarios.processes.containers import Container, Containers
+from services.scenarios.processes.mesh_switches import COMPONENTS as SWITCHED
+from services.scenarios.processes.mesh_switches import MeshSwitches, wanted_by
 from services.scenarios.processes.nodes_ready import nodes_ready
 
 MARK = "keplab.dev/made-by-scenario"
@@ -45,7 +47,10 @@ MARK = "keplab.dev/made-by-scenario"
 CLEAN_MAX_S = 30.0
 POLL_S = 0.2
 HOST = "kubelet/lab"
-NOT_MADE = ("events", "leases.coordination.k8s.io", "nodes")
+OF_OTHERS = ("events", "leases.coordination.k8s.io")
+NOT_MADE = (*OF_OTHERS, "nodes")
+TOGETHER = 100
+"""So many events are removed at a time."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,10 @@ class Access:
     folder: Path
     is_strict: bool = False
     switches: tuple[str, ...] = ()
-    """What is set in all its components."""
+    """What is set in all its components where these are started."""
     containers: Containers | None = field(default=None, compare=False)
+    switching: MeshSwitches | None = field(default=None, compare=False)
+    """How its components are given other switches; None: they have those that they were started with."""
 
     @property
     def option(self) -> str:
@@ -97,10 +104,10 @@ def refusal(plan: MeshPlan, access: Access) -> str:
     """Return why a running mesh cannot be what the scenario asks for, "" when it can."""
     wanted, found = plan.switches.chosen, Switches.parse(access.switches)
     differing = [f"{name}={value}" for name, value in wanted.items() if found[name] != value]
-    if differing:
+    if differing and access.switching is None:
         words = ",".join(differing)
         return f"the running mesh has other values of {words}; start it so: KEPLAB_SET={words} docker compose up -d"
-    if plan.own_switches:
+    if plan.own_switches and access.switching is None:
         return "switches of single components are set where these are started; run it with --processes or simulated"
     if plan.schedulers.others or plan.schedulers.replicas > 1 or plan.schedulers.config:
         return "the running mesh has its own schedulers; run it with --processes or simulated"
@@ -112,7 +119,7 @@ def refusal(plan: MeshPlan, access: Access) -> str:
 
 
 class ForeignMesh:
-    """`Mesh` over one that somebody else started."""
+    """`Mesh` over one that was started elsewhere."""
 
     def __init__(self, plan: MeshPlan, access: Access) -> None:
         self.plan, self.clock, self._access = plan, RealClock(), access
@@ -123,6 +130,7 @@ class ForeignMesh:
         self._process: asyncio.subprocess.Process | None = None
         self._data = Path(tempfile.mkdtemp(prefix="keplab-lab-"))
         self._exits: list[int] = []
+        self._host_switches: tuple[str, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- its life ---
@@ -142,6 +150,7 @@ class ForeignMesh:
                 raise NotPossible(
                     f"the mesh has {len(pods)} pods of its own, such as {names}: expectations would count them"
                 )
+            client = await self._with_switches(client)
             self._hosted = [dict(node) for node in self.plan.nodes if node["name"] not in nodes]
             wanted = [str(node["name"]) for node in self.plan.nodes]
             if self._hosted:
@@ -158,6 +167,15 @@ class ForeignMesh:
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))
             raise
+
+    async def _with_switches(self, client: Client) -> Client:
+        """Give the components the plan's switches; return a client of the API server, which may have been restarted."""
+        if self._access.switching is None or self._transport is None:
+            return client
+        await self._access.switching.set(wanted_by(self.plan, self._access.switches))
+        await self._transport.close()
+        self._transport = self._access.transport()
+        return self._client()
 
     async def _ready(self, names: Sequence[str]) -> None:
         waiting = asyncio.ensure_future(nodes_ready(self.api(ADMIN), self.clock, names))
@@ -212,6 +230,19 @@ class ForeignMesh:
             if MARK in (node["metadata"].get("annotations") or {}):
                 change: Document = {"metadata": {"annotations": {MARK: None}}, "spec": {"unschedulable": None}}
                 await client.patch("nodes", Key("", node["metadata"]["name"]), change)
+        await self._remove_events(client)
+
+    async def _remove_events(self, client: Client) -> None:
+        """Remove the events about objects that are no more: the next run's may have the same names."""
+        kept: set[str] = set()
+        for resource in (name for name in RESOURCES if name not in OF_OTHERS):
+            for each in (await client.list(resource))[0]:
+                # Events about a node have its name for its uid.
+                kept |= {each["metadata"].get("uid", ""), *([each["metadata"]["name"]] if resource == "nodes" else [])}
+        events = (await client.list("events"))[0]
+        gone = [each for each in events if (each.get("involvedObject") or {}).get("uid", "") not in kept]
+        for start in range(0, len(gone), TOGETHER):
+            await asyncio.gather(*(_removed(client, "events", each) for each in gone[start : start + TOGETHER]))
 
     async def _without_pods(self, client: Client) -> None:
         """Wait until the pods of what was removed are gone; those that a controller made end with their owner."""
@@ -260,7 +291,8 @@ class ForeignMesh:
         words += ["--data-dir", str(self._data / "host"), "--address", socket.gethostbyname(socket.gethostname())]
         words += [word for text in self.plan.latencies for word in ("--latency", text)]
         words += [word for file in self.plan.stages for word in ("--stages", str(Path(file).absolute()))]
-        words += [word for text in self.plan.switches.assignments for word in ("--set", text)]
+        switches = (*self._access.switches, *self.plan.switches_of("kubelet").assignments, *self._host_switches)
+        words += [word for text in Switches.parse(switches).assignments for word in ("--set", text)]
         words += ["--health-host", "0.0.0.0", "--die-with-parent", "--log-level", "warning"]
         return words
 
@@ -289,12 +321,17 @@ class ForeignMesh:
 
     def components(self) -> Sequence[str]:
         """Return what may be broken: the scenario's own kubelet host, and the containers."""
-        return sorted([*self._found, *([HOST] if self._hosted else [])])
+        # Without the engine's client, those that can be restarted with other switches.
+        known = self._found or (() if self._access.switching is None else SWITCHED)
+        return sorted([*known, *([HOST] if self._hosted else [])])
+
+    def _is_own_host(self, component: str) -> bool:
+        kind, _, name = component.partition("/")
+        return component == HOST or (kind == "kubelet" and any(node["name"] == name for node in self._hosted))
 
     def _named(self, component: str) -> Container | None:
         """Return a container, None for the scenario's own kubelet host. Raises: NotPossible."""
-        kind, _, name = component.partition("/")
-        if component == HOST or (kind == "kubelet" and any(node["name"] == name for node in self._hosted)):
+        if self._is_own_host(component):
             return None
         if component in self._found:
             return self._found[component]
@@ -325,17 +362,33 @@ class ForeignMesh:
         await self._start_host()
 
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
-        """SIGTERM, and a start. Raises: NotPossible with switches."""
-        if switches:
+        """SIGTERM, and a start, with these switches from now on. Raises: NotPossible."""
+        if switches and not self._is_own_host(component):
+            await self._restart_with(component, switches)
+            return
+        if (container := self._named(component)) is not None and self._containers is not None:
+            await self._containers.restart(container)
+            return
+        self._host_switches = (*self._host_switches, *switches)
+        await self._stop_host()
+        await self._start_host()
+
+    async def _restart_with(self, component: str, switches: Sequence[str]) -> None:
+        switching = self._access.switching
+        if switching is None:
             words = ",".join(switches)
             raise NotPossible(
                 f"switches of a running mesh are set where it is started: KEPLAB_SET={words} docker compose up -d"
             )
-        if (container := self._named(component)) is not None and self._containers is not None:
-            await self._containers.restart(container)
-            return
-        await self._stop_host()
-        await self._start_host()
+        if component not in SWITCHED:
+            raise NotPossible(
+                f"restart {component} with: of a running mesh these have switches of their own: {', '.join(SWITCHED)}, "
+                f"and the scenario's own {HOST}"
+            )
+        try:
+            await switching.add(component, switches)
+        except MeshError as error:
+            raise NotPossible(str(error)) from None
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """Freeze it for that while."""

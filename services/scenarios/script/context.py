@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from services.client.client import Client
+from services.exchange.player import Played
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script.blocks import Block
@@ -26,6 +27,8 @@ class ScenarioContext:
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)
+    playing: list[tuple[Step, asyncio.Task[Played]]] = field(default_factory=list)
+    """Recordings that are played beside other lines."""
     planned: list[tuple[Step, asyncio.Task[None]]] = field(default_factory=list)
     """Faults that wait for their moment; a scenario in which one never came did not run as written."""
 

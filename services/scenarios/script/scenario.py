@@ -61,6 +61,16 @@ class NodeLine:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """What the mesh begins from: a snapshot's file, what becomes of its pods, and its format where it is said."""
+
+    line: int
+    file: str
+    pods: str
+    format: str = ""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A scenario as read. `title` is the first comment line, `about` the rest of that block."""
 
@@ -83,6 +93,10 @@ class Scenario:
     """Seconds for which the API server keeps changes; None: as ever."""
     files: Mapping[str, Block] = field(default_factory=dict)
     """By path, files that stand inside the scenario instead of beside it."""
+    begin: Begin | None = None
+    """The snapshot that the mesh begins from; None: it begins empty."""
+    operations: tuple[Any, ...] = ()
+    """The operations of KEP-140 that the scenario was made of; () for one in keplab's own language."""
     measures: tuple[tuple[int, str], ...] = ()
     """What is measured besides what every run measures: the line's number, and what follows `measure`."""
 
@@ -243,6 +257,72 @@ def latency(read: Scenario, step: Step) -> Scenario:
 
 
 _FILE = Argument(FILE, "a file beside the scenario")
+
+
+@setting(
+    Argument(FILE, "a snapshot or recording of another tool, beside the scenario"),
+    options=(
+        Option(
+            "pods",
+            choice("as-they-are", "pending"),
+            "whether pods keep their nodes and statuses, or are scheduled anew",
+            default="as-they-are",
+        ),
+        Option("format", NAME, "its format", otherwise="known by its content"),
+    ),
+    examples=(
+        """\
+# The mesh begins with a node, and with a pod that has been running for an hour
+file cluster.yaml <<EOF
+apiVersion: v1
+kind: Node
+metadata: {name: n1, uid: n1}
+status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, uid: w1}
+spec: {nodeName: n1, containers: [{name: main, image: app}]}
+status:
+  phase: Running
+  startTime: $(time-offset-nanosecond -3600000000000)
+  containerStatuses:
+  - {name: main, image: app, imageID: app, containerID: "x://1", ready: true, restartCount: 0,
+     state: {running: {startedAt: $(time-offset-nanosecond -3600000000000)}}}
+EOF
+begin cluster.yaml
+expect for 10s each pods name=web phase == Running
+expect each pods name=web status.containerStatuses[main].restartCount == 0
+""",
+        """\
+# The same pod is scheduled anew
+file cluster.yaml <<EOF
+apiVersion: v1
+kind: Node
+metadata: {name: n1, uid: n1}
+status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, uid: w1}
+spec: {nodeName: gone, containers: [{name: main, image: app}]}
+status: {phase: Running}
+EOF
+begin cluster.yaml pods=pending format=kwok
+expect within 10s each pods name=web spec.nodeName == n1
+""",
+    ),
+)
+def begin(read: Scenario, step: Step) -> Scenario:
+    """Have the mesh begin from a snapshot, with its objects and nodes.
+
+    Objects keep their uids and moments of creation. Pods that run have been running since the snapshot says; with
+    `pods=pending` they wait for the scheduler. For simulations: a mesh of processes is given one by `keplab import`.
+    """
+    if read.begin is not None:
+        raise ValueError(f"the mesh begins from {read.begin.file} already (line {read.begin.line})")
+    values = step.values
+    return replace(read, begin=Begin(step.line, values[FILE], values["pods"], values.get("format") or ""))
 
 
 @setting(

@@ -56,6 +56,7 @@ from services.scenarios.simulation.simloop import OWNER, SimLoop
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic
 from services.telemetry.eventlog import Line, MemoryEventLog, MemoryEvents
+from services.telemetry.spans import service_attributes
 from services.telemetry.traces import MemorySpans, Tracer
 
 WALL_BASE_S = 1_767_225_600.0
@@ -124,6 +125,7 @@ class SimMesh:
         self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
+        self._resource = {**service_attributes(), **plan.origin} if plan.traced else {}
         self.failures: list[str] = []
         self._network = Network(random.Random(f"network/{plan.seed}"), recorder, traffic)
         self._sockets = MachineSockets(random.Random(f"sockets/{plan.seed}"))
@@ -334,6 +336,7 @@ class SimMesh:
             instance=f"{process.name}-{incarnation}",
             sinks=(self.spans,) if self.plan.traced else (),
             call_random=random.Random(f"trace/{seed}/calls"),
+            resource=self._resource,
         )
         seams = Seams(
             component=process.name,

@@ -13,6 +13,7 @@ def document(fall: Waterfall) -> dict[str, object]:
         "spans": [
             {
                 "service": s.service,
+                "resource": s.origin,
                 "name": s.name,
                 "start_ns": s.start_ns,
                 "end_ns": s.end_ns,

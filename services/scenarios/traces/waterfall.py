@@ -162,15 +162,21 @@ def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
 
 class _Graph:
     """Spans by what they are to each other. A request is one span here, its server's: that of the client, which is as
-    long and the way there and back, stands for its own parent."""
+    long and the way there and back, stands for its own parent. A webhook or an extender has no span of its own that is
+    known: of a request to one the client's is shown."""
 
     def __init__(self, spans: Iterable[FinishedSpan]) -> None:
         every = list(spans)
-        callers = {span.span_id: span.parent for span in every if span.kind == "client"}
+        served = {span.parent for span in every if span.kind == "server"}
+        callers = {
+            span.span_id: span.parent
+            for span in every
+            if span.kind == "client" and (span.span_id in served or span.name.startswith(RPC_PREFIX))
+        }
         self.by_id = {
             span.span_id: replaced(span, parent=callers[span.parent]) if span.parent in callers else span
             for span in every
-            if span.kind != "client"
+            if span.span_id not in callers
         }
         self.children: dict[str, list[FinishedSpan]] = {}
         for span in self.by_id.values():

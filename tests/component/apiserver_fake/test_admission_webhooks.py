@@ -22,7 +22,8 @@ from services.api.wire import Request
 from services.runtime.certificates import authority
 from services.runtime.real import MemoryDisk, NoTransport, RealClock
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
-from services.telemetry.traces import Tracer
+from services.telemetry.spans import FinishedSpan
+from services.telemetry.traces import MemorySpans, Tracer
 
 GROUP = "admissionregistration.k8s.io"
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["pods"]}
@@ -60,6 +61,8 @@ class World:
     def __init__(self, server: Any, port: int, bundle: str) -> None:
         self.server, self.port, self.bundle = server, port, bundle
         self.events = MemoryEvents()
+        self.spans: list[FinishedSpan] = []
+        self.traces: list[str | None] = []
         self.turn_to_authority: Callable[[str], str] = str
         self.handlers: dict[str, Handler] = {}
         self.seen: list[tuple[str, Any]] = []
@@ -96,6 +99,7 @@ class World:
         name = request.path.strip("/")
         review = msgspec.json.decode(await request.read())
         self.seen.append((name, review))
+        self.traces.append(request.headers.get("traceparent"))
         found = self.handlers[name](review)
         if asyncio.iscoroutine(found):
             found = await found
@@ -117,10 +121,10 @@ def scene(test: Any) -> Any:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(pair.certificate, pair.key)
             clock, rng = RealClock(), random.Random(3)
-            log = MemoryEventLog("apiserver", clock)
+            log, spans = MemoryEventLog("apiserver", clock), MemorySpans()
             seams = Seams(
                 component="apiserver", clock=clock, random=rng, disk=MemoryDisk(), transport=NoTransport(),
-                events=log, tracer=Tracer("apiserver", clock=clock, random=rng, sinks=()),
+                events=log, tracer=Tracer("apiserver", clock=clock, random=rng, sinks=(spans,)),
                 switches=Switches(),
             )  # fmt: skip
             config = ApiServerConfig(engine="memory", grpc_port=None, rest_port=0, rest_host="127.0.0.1")
@@ -129,7 +133,7 @@ def scene(test: Any) -> Any:
             await component.server.wait_until_ready()
             bundle = base64.b64encode(issuer.path.read_bytes()).decode()
             world = World(component.server, 0, bundle)
-            world.events = log.events
+            world.events, world.spans = log.events, spans.spans
             runner = web.ServerRunner(web.Server(world.handle), shutdown_timeout=0.1)
             await runner.setup()
             await web.TCPSite(runner, "localhost", 0, ssl_context=context).start()
@@ -171,6 +175,31 @@ async def test_a_webhook_sees_the_request_as_an_admission_review(world):
     assert request["options"] == {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
     assert request["object"]["metadata"]["uid"] == (await world("get", "pods", "p"))["metadata"]["uid"]
     assert request["object"]["spec"]["restartPolicy"] == "Always"
+
+
+@scene
+async def test_a_call_is_a_span_below_the_request_that_waits_for_it_and_names_itself(world):
+    await world.hook("mutating", "a", allowed)
+    await world.hook("validating", "b", lambda review: web.Response(status=503))
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+
+    assert (await world.answer("create", "pods", body=pod(), traceparent=parent)).code == 500
+
+    by_id = {span.span_id: span for span in world.spans}
+    good, bad = (span for span in world.spans if span.kind == "client")
+    assert world.traces == [f"00-{'a' * 32}-{span.span_id}-01" for span in (good, bad)]
+    assert {by_id[span.parent].name for span in (good, bad)} == {"mesh.v1.ApiServer/Create"}
+    assert good.name == "POST /a"
+    assert good.attributes == {
+        "http.request.method": "POST",
+        "http.response.status_code": 200,
+        "server.address": "localhost",
+        "server.port": world.port,
+        "url.full": f"https://localhost:{world.port}/a",
+        "url.template": "/a",
+    }
+    assert (bad.attributes["http.response.status_code"], bad.attributes["error.type"]) == (503, "503")
+    assert "unable to handle the request" in bad.error
 
 
 @scene

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import random
 import ssl
 
 import msgspec
@@ -16,6 +17,9 @@ from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError
 from services.api.resources import resources
 from services.runtime import certificates
+from services.runtime.real import RealClock
+from services.telemetry.calls import serving
+from services.telemetry.traces import MemorySpans, Tracer
 
 GROUP = "example.com"
 ABOUT = "conversion webhook for example.com/v1, Kind=Widget"
@@ -41,10 +45,13 @@ class Hook:
         self.authority = certificates.authority(directory)
         self.pair = self.authority.server("webhook", ("hook.system.svc",))
         self.answer, self.code, self.asked = answer, code, []
+        self.spans, self.traces = MemorySpans(), []
+        self.tracer = Tracer("apiserver", clock=RealClock(), random=random.Random(1), sinks=(self.spans,))
 
     async def _handle(self, request):
         review = await request.json()
         self.asked.append(review)
+        self.traces.append(request.headers.get("traceparent"))
         if self.answer is None:
             await self.is_over.wait()
             raise web.HTTPServiceUnavailable
@@ -80,7 +87,7 @@ class Hook:
                 "conversion": {"strategy": "Webhook", "webhook": webhook},
             },
         }
-        return WebhookConverter(definition, address or (lambda *_: ("127.0.0.1", self.port)))
+        return WebhookConverter(definition, address or (lambda *_: ("127.0.0.1", self.port)), self.tracer)
 
 
 def converted(directory, answer, documents, *, code=200, **settings):
@@ -111,6 +118,29 @@ def test_one_review_asks_for_all_objects_that_are_in_another_version(tmp_path):
         ("example.com/v2", "two"),
         ("example.com/v2", "three"),
     ]
+
+
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+def test_a_review_is_a_request_below_the_one_it_is_for_and_names_itself(tmp_path):
+    serving.set(PARENT)
+    try:
+        _, hook = converted(tmp_path, success, [a_widget()])
+    finally:
+        serving.set("")
+
+    (span,) = hook.spans.spans
+    assert (span.name, span.kind, span.parent, span.trace_id) == ("POST /convert", "client", "b" * 16, "a" * 32)
+    assert hook.traces == [f"00-{'a' * 32}-{span.span_id}-01"]
+    assert span.attributes["http.response.status_code"] == 200
+    assert (span.attributes["server.address"], span.attributes["server.port"]) == ("127.0.0.1", hook.port)
+
+
+def test_nothing_is_handed_on_where_there_is_no_trace(tmp_path):
+    _, hook = converted(tmp_path, success, [a_widget()])
+
+    assert (hook.spans.spans, hook.traces) == ([], [None])
 
 
 def test_labels_and_annotations_may_change_and_other_metadata_is_what_it_was(tmp_path):

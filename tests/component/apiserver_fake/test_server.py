@@ -128,6 +128,29 @@ def test_the_first_start_has_four_namespaces_and_two_priority_classes():
     simloop.run(scenario())
 
 
+def test_a_request_is_in_flight_until_its_answer_and_then_has_a_duration():
+    async def scenario():
+        async with Machine().server() as server:
+            before, begun = server.metrics(), asyncio.get_running_loop().time()
+            request = Request(verb="create", resource="configmaps", namespace="default", body=a_configmap("a"))
+            write = server.start(ADMIN, request)
+            during = server.metrics()
+            await write
+            return before, during, server.metrics(), asyncio.get_running_loop().time() - begun
+
+    before, during, after, took_s = simloop.run(scenario())
+
+    where = next(
+        name.partition("{")[2] for name in after if name.startswith("apiserver_request_duration_seconds_count")
+    )
+    assert 'verb="POST",dry_run="",group="",version="v1",resource="configmaps"' in where
+    assert [
+        each['apiserver_current_inflight_requests{request_kind="mutating"}'] for each in (before, during, after)
+    ] == [0, 1, 0]
+    assert after[f"apiserver_request_duration_seconds_sum{{{where}"] == pytest.approx(took_s)
+    assert took_s > 0
+
+
 def test_s13_what_was_acknowledged_is_read_by_every_client_and_never_before_it_is_durable():
     async def scenario():
         machine = Machine()

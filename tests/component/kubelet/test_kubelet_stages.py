@@ -314,3 +314,70 @@ def test_the_general_stages_take_a_pod_with_init_containers_through_every_step(s
         "pod-remove-finalizer", "pod-delete",
     ]  # fmt: skip
     assert killed == ["Stopping container main"]
+
+
+GPUS = """\
+  selector:
+    matchExpressions:
+    - cel: {expression: "has(self.metadata.annotations) && 'example.com/gpus' in self.metadata.annotations"}
+    - cel: {expression: "int(self.metadata.annotations['example.com/gpus']) <= 8"}
+    - cel:
+        expression: "!('example.com/published' in self.metadata.annotations) ||
+          self.metadata.annotations['example.com/published'] != self.metadata.annotations['example.com/gpus']"
+  steps:
+  - apply:
+      template: |
+        {{ $node := .metadata.name }}
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceSlice
+        metadata:
+          name: {{ $node }}-gpus
+          ownerReferences: [{apiVersion: v1, kind: Node, name: {{ $node }}, uid: {{ .metadata.uid | Quote }}}]
+        spec:
+          driver: gpu.example.com
+          nodeName: {{ $node }}
+          pool: {name: {{ $node }}, generation: 1, resourceSliceCount: 1}
+          devices:
+          {{ range $index := until (atoi (index $.metadata.annotations "example.com/gpus")) }}
+          - name: gpu-{{ $index }}
+          {{ end }}
+  - patch:
+      root: metadata
+      template: |
+        annotations:
+          example.com/published: {{ index .metadata.annotations "example.com/gpus" | Quote }}
+"""
+
+
+def test_a_stage_publishes_the_devices_that_a_nodes_annotation_counts_and_again_when_it_changes(simulate, tmp_path):
+    async def scenario(world):
+        devices = []
+        for count in ("2", "3", "9"):
+            await world.admin.patch("nodes", Key("", "n1"), {"metadata": {"annotations": {"example.com/gpus": count}}})
+            await asyncio.sleep(25.0)
+            slices, _ = await world.admin.list("resourceslices.resource.k8s.io")
+            devices.append([device["name"] for each in slices for device in each["spec"]["devices"]])
+        return devices, await world.admin.get("nodes", Key("", "n1"))
+
+    devices, node = simulate(scenario, stages=(stages_file(tmp_path, GPUS, kind="Node"),))
+
+    assert devices == [["gpu-0", "gpu-1"], ["gpu-0", "gpu-1", "gpu-2"], ["gpu-0", "gpu-1", "gpu-2"]]
+    assert node["metadata"]["annotations"]["example.com/published"] == "3"
+    # Stages that say nothing of the status leave it to the kubelet.
+    assert {"type": "Ready", "status": "True"}.items() <= node["status"]["conditions"][-1].items()
+
+
+def test_what_a_stage_applies_is_a_slice_or_refused(simulate, tmp_path):
+    spec = """\
+  selector: {matchExpressions: [{cel: {expression: "self.metadata.name == 'n1'"}}]}
+  steps: [{apply: {template: '{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}'}}]
+"""
+
+    async def scenario(world):
+        await asyncio.sleep(20.0)
+        events, _ = await world.admin.list("events")
+        return [each["message"] for each in events if each["reason"] == "StageFailed"]
+
+    (said, *_) = simulate(scenario, stages=(stages_file(tmp_path, spec, kind="Node"),))
+
+    assert "v1 ConfigMap is not applied; resource.k8s.io/v1 ResourceSlice is" in said

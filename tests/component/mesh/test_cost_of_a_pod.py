@@ -19,7 +19,7 @@ from services.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1780,
+    "apiserver_fake": 1785,
     "kubelet": 998,
     "scheduler": 645,
     "services/controllers": 810,

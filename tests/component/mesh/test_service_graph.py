@@ -14,12 +14,16 @@ POD = (
 )
 TEMPLATE = (
     '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "gpu"}, "spec":'
-    ' {"spec": {}}}'
+    ' {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}}}}'
+)
+CLASS = (
+    '{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.example.com"}, "spec": {}}'
 )
 SCENARIO = f"""# Every component at work
 limit 60s
-node n1 cpu=4
+nodes n1 cpu=4 drivers=gpu.example.com:2
 deployment web replicas=2 cpu=100m
+as admin create deviceclasses {CLASS} -> 201
 as admin create resourceclaimtemplates {TEMPLATE} -> 201
 as admin create pods {POD} -> 201
 expect within 30s count pods phase=Running == 3
@@ -54,8 +58,27 @@ def test_requests_and_watches_are_edges_between_all_components(spans):
     found = edges(rows(spans))
 
     components = ("claim-controller", "controllers", "kubelet", "scheduler")
-    assert {edge for edge in found if edge[2] == "CLIENT"} == {(each, "apiserver", "CLIENT") for each in components}
+    assert {edge for edge in found if edge[2] == "CLIENT"} == {
+        *((each, "apiserver", "CLIENT") for each in components),
+        ("kubelet", "dra-driver", "CLIENT"),
+    }
     assert {edge for edge in found if edge[2] == "PRODUCER"} == {("apiserver", each, "PRODUCER") for each in components}
+
+
+def test_a_kubelets_call_of_a_driver_is_below_the_pods_stage_by_name_and_socket(run, spans):
+    by_id = {span.context.span_id: span for span in spans}
+    (served,) = (s for s in spans if s.resource.attributes["service.name"] == "dra-driver" and s.kind.name == "SERVER")
+    asked = by_id[served.parent.span_id]
+
+    assert served.name == asked.name == "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
+    assert by_id[asked.parent.span_id].name == "create sandbox"
+    assert {**asked.attributes} == {
+        "rpc.system.name": "grpc",
+        "rpc.method": asked.name,
+        "rpc.response.status_code": "OK",
+        "network.transport": "unix",
+        "server.address": "nodes/n1/plugins/gpu.example.com/dra.sock",
+    }
 
 
 def test_every_request_of_a_sampled_trace_has_one_client_and_one_server(run, spans):
@@ -84,7 +107,8 @@ def test_names_of_attributes_are_the_conventions_or_begin_with_keplab(spans):
 
     assert {"k8s.pod.status.phase", "rpc.system.name", "messaging.operation.type"} <= known
     assert [w for s in spans for w in violations(s.name, s.kind.name, s.attributes, known)] == []
-    assert [key for key in spans[0].resource.attributes if key not in known] == []
+    resource = spans[0].resource.attributes
+    assert [key for key in resource if key not in known and not key.startswith("keplab.")] == []
 
 
 def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run):
@@ -97,6 +121,30 @@ def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run
     assert (attributes["service.namespace"], attributes["k8s.cluster.name"]) == ("keplab", "lab")
     assert attributes["keplab.seed"] == "7"
     assert attributes["service.version"]
+
+
+def test_spans_of_a_simulation_say_which_run_they_are_of(run, spans):
+    resource = {**spans[0].resource.attributes}
+
+    assert {tuple(sorted(span.resource.items())) for span in run.spans} == {
+        tuple(sorted(run.spans[0].resource.items()))
+    }
+    assert (resource["service.namespace"], resource["keplab.scenario"], resource["keplab.seed"]) == (
+        "keplab",
+        "graph",
+        "3",
+    )
+    assert "keplab.arm" not in resource
+    assert resource["service.version"] == run.spans[0].origin["service.version"]
+    assert {span.resource.attributes["service.name"] for span in spans} == {
+        span.origin["service.name"] for span in run.spans
+    }
+
+
+def test_the_arm_of_a_simulation_is_part_of_where_its_spans_come_from():
+    result = simulate(parse_scenario("limit 5s\nnode n1 cpu=4\npod web\n", "short", VERBS), traced=True, arm="old")
+
+    assert {span.origin["keplab.arm"] for span in result.spans} == {"old"}
 
 
 def test_tracing_changes_no_decision_and_the_same_seed_traces_the_same(run):

@@ -22,11 +22,13 @@ class Licences:
     def __init__(self, **answers):
         self.answers = answers
         self.asked = []
+        self.traces = []
 
-    async def post(self, extender, url, body, timeout_s):
+    async def post(self, extender, url, body, timeout_s, traceparent):
         verb = url.rpartition("/")[2]
         question = json.loads(body)
         self.asked.append((url, question, timeout_s))
+        self.traces.append(traceparent)
         answer = self.answers[verb](question)
         if asyncio.iscoroutine(answer):
             answer = await answer
@@ -56,7 +58,7 @@ def extended(play, tmp_path):
         class Extended(World):
             def build(self, seams):
                 config = SchedulerConfig(name="scheduler", config=str(file))
-                return build(config, seams, to_extenders=lambda: licences)
+                return build(config, seams, to_extenders=lambda _: licences)
 
         return play(scenario, kind=Extended, **switches)
 
@@ -84,12 +86,15 @@ def test_a_pod_goes_where_the_extender_leaves_it(extended):
         await three_nodes(world)
         await world.pod("p")
         await world.until(world.bound("p"))
-        return await world.node_of("p")
+        (attempt,) = (span for span in world.spans.spans if span.name == "schedule pod")
+        return await world.node_of("p"), f"{attempt.trace_id}-{attempt.span_id}"
 
-    assert "n2" == extended(scenario, ONE, licences)
+    node, traced_attempt = extended(scenario, ONE, licences)
+    assert "n2" == node
     url, question, timeout_s = licences.asked[0]
     assert ("http://e/filter", 5.0, None) == (url, timeout_s, question["Nodes"])
     assert (["n1", "n2", "n3"], "p") == (question["NodeNames"], question["Pod"]["metadata"]["name"])
+    assert traced_attempt == licences.traces[0][3:52]
 
 
 def test_whole_nodes_are_sent_to_whom_names_are_not_enough(extended):

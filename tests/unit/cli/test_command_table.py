@@ -34,6 +34,14 @@ def test_a_commands_first_help_line_is_the_one_of_the_table(row):
     assert len(row.line) <= LINE_MAX, "it would wrap at 80 columns"
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(ended, name):
+    code, out, err = ended(name, "--help")
+
+    assert (code, err) == (0, "")
+    assert "Examples:" in out
+
+
 def imported(tmp_path, *words):
     """Return the modules that a command has imported when it ends, beside what it has printed."""
     code = "import sys; from services.cli.__main__ import run\ntry:\n  run(sys.argv[1:])\nexcept SystemExit: pass\n"

@@ -14,11 +14,14 @@ from services.runtime import mesh_directory
 ROOT = Path(__file__).parents[3]
 TYPED = """
 source <(keplab completion bash)
-COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=($COMP_LINE); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-compopt() {{ :; }}
-_keplab_completion keplab
-printf '%s\\n' "${{COMPREPLY[@]}}"
+compopt() { :; }
+while read -r COMP_LINE; do
+  COMP_POINT=${#COMP_LINE}; COMP_WORDS=($COMP_LINE); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  COMPREPLY=(); _keplab_completion keplab
+  echo "${COMPREPLY[@]}"
+done
 """
+"""Prints a line of completions for each that is typed."""
 
 
 @pytest.fixture
@@ -85,10 +88,15 @@ def test_bash_completes_after_its_own_ends_of_words(tmp_path):
     keplab.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
 
-    def bash(line):
-        command = ["bash", "--norc", "-c", TYPED.format(line=line)]
-        done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-        return done.stdout.split(), done.stderr
+    typed = "keplab run --set kubelet.on_reject=un\nkeplab compare x --arm a:kubelet.on_r\n"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", TYPED],
+        input=typed,
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
 
-    assert bash("keplab run --set kubelet.on_reject=un") == (["unbind"], "")
-    assert bash("keplab compare x --arm a:kubelet.on_r") == (["kubelet.on_reject="], "")
+    assert (done.stdout, done.stderr) == ("unbind\nkubelet.on_reject=\n", "")

@@ -9,6 +9,7 @@ SPECIFICATIONS = Path(__file__).parents[3] / "docs" / "spec"
 UPSTREAM = """
 apiserver_(audit_(event|error|level)_total|flowcontrol_.*|longrunning_requests|request_total|storage_objects)
 apiserver_(terminated_watchers|watch_events)_total
+apiserver_(current_inflight_requests|request_duration_seconds)
 attach_detach_controller_attachdetach_controller_forced_detaches
 controller_runtime_reconcile_(panics_)?total
 device_taint_eviction_controller_pod_deletion(_duration_seconds|s_total)

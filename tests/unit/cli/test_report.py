@@ -5,31 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
 from services.runs.folder import PAGE_FILE
-
-SCENARIO = "# A pod runs\nnodes n1 cpu=4\npod p cpu=1\nexpect within 20s count pods phase=Running == 1\n"
-
-
-@pytest.fixture
-def at_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KEPLAB_RUNS")
-    (tmp_path / "passes.txt").write_text(SCENARIO)
-    return tmp_path
-
-
-@pytest.fixture
-def ended(capsys):
-    def go(*words):
-        try:
-            code = run([*map(str, words)])
-        except SystemExit as end:
-            code = end.code
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return go
 
 
 def test_the_page_of_a_run_lies_in_its_record_and_its_path_is_printed(at_home, ended):

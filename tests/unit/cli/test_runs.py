@@ -2,34 +2,6 @@
 
 import json
 
-import pytest
-
-from services.cli.__main__ import run
-
-PASSES = "# A pod runs\nnodes n1 cpu=4\npod p cpu=1\nexpect within 20s count pods phase=Running == 1\n"
-
-
-@pytest.fixture
-def at_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KEPLAB_RUNS")
-    (tmp_path / "passes.txt").write_text(PASSES)
-    (tmp_path / "fails.txt").write_text(PASSES.replace("== 1", "== 2").replace("20s", "2s"))
-    return tmp_path
-
-
-@pytest.fixture
-def ended(capsys):
-    def go(*words):
-        try:
-            code = run([*map(str, words)])
-        except SystemExit as end:
-            code = end.code
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return go
-
 
 def listed(ended, *words):
     code, out, _ = ended("runs", *words, "-o", "json")

@@ -131,6 +131,7 @@ def test_the_document_has_the_spans_and_where_the_time_went(mesh, capsys):
     assert document["spans"][1] == {
         "service": "scheduler", "name": "schedule pod", "start_ns": 2 * MS, "end_ns": 8 * MS, "trace_id": "a" * 32,
         "span_id": f"{2:016x}", "parent": f"{1:016x}", "links": [], "attributes": SPANS[1].attributes, "error": "",
+        "resource": {"service.name": "scheduler", "service.instance.id": "scheduler"},
     }  # fmt: skip
 
 

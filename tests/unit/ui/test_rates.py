@@ -2,33 +2,31 @@
 
 import pytest
 
-from services.ui.rates import Rates, Sample, quantile_ms, read_metrics
+from services.ui.rates import Rates, Sample, quantile_ms, read_leads
 
-TEXT = """
-# HELP keplab_rpc_messages_total Messages.
-keplab_rpc_messages_total{{direction="sent"}} {sent}
-keplab_rpc_messages_total{{direction="received"}} {received}
-keplab_rpc_bytes_total{{direction="sent"}} {bytes}
-keplab_rpc_bytes_total{{direction="received"}} 0.0
-keplab_rpc_errors_total{{reason="unknown"}} {errors}
-keplab_rpc_duration_seconds_bucket{{le="0.01"}} {fast}
-keplab_rpc_duration_seconds_bucket{{le="0.1"}} {all}
-keplab_rpc_duration_seconds_bucket{{le="+Inf"}} {all}
-process_cpu_seconds_total {cpu}
-process_resident_memory_bytes 1e+08
-scheduler_pending_pods{{queue="active"}} {active}
-something_else 5
-"""
+NAMES = {
+    "sent": 'keplab_rpc_messages_total{direction="sent"}',
+    "received": 'keplab_rpc_messages_total{direction="received"}',
+    "bytes": 'keplab_rpc_bytes_total{direction="sent"}',
+    "errors": 'keplab_rpc_errors_total{reason="unknown"}',
+    "fast": 'keplab_rpc_duration_seconds_bucket{le="0.01"}',
+    "all": 'keplab_rpc_duration_seconds_bucket{le="0.1"}',
+    "every": 'keplab_rpc_duration_seconds_bucket{le="+Inf"}',
+    "cpu": "process_cpu_seconds_total",
+    "memory": "process_resident_memory_bytes",
+    "active": 'scheduler_pending_pods{queue="active"}',
+}
 
 
 def sample(at_s, **values):
-    given = {"sent": 0, "received": 0, "bytes": 0, "errors": 0, "fast": 0, "all": 0, "cpu": 0, "active": 0, **values}
-    return Sample(at_s, read_metrics(TEXT.format(**given)))
+    given = {"memory": 1e8, "every": values.get("all", 0), **values}
+    return Sample(at_s, {name: float(given.get(word, 0)) for word, name in NAMES.items()})
 
 
-def test_what_is_not_shown_is_not_read():
-    assert "something_else" not in sample(0.0).values
-    assert 12 == len(sample(0.0).values) + 1
+def test_who_leads_is_read_from_the_metrics():
+    assert True is read_leads('# HELP x\nleader_election_master_status{name="s"} 1.0\n')
+    assert False is read_leads("leader_election_master_status 0.0")
+    assert read_leads("a 1.0") is None
 
 
 def test_the_rates_of_a_link_are_those_of_the_window():

@@ -254,7 +254,7 @@ def test_a_template_that_fails_says_of_which_stage():
          "spec.selector.matchExpressions[0].operator: 'Is', want one of In, NotIn"),
         ("  next: {}\n  selector: {matchExpressions: [{key: .a, operator: In}]}\n", "[0].values: In wants at least one"),
         ("  next: {}\n  selector: {matchExpressions: [{key: .a, operator: Exists, values: [b]}]}\n", "Exists wants none"),
-        ("  next: {}\n  selector: {matchExpressions: [{cel: {expression: 'true'}}]}\n", "[0].cel: CEL is not supported"),
+        ("  next: {}\n  selector: {matchExpressions: [{cel: {expression: 'self.('}}]}\n", "[0].cel.expression: ERROR: "),
         ("  next: {statusTemplate: '{{ nope }}'}\n", "spec.next.statusTemplate: line 1: function 'nope' is not supported"),
         ("  next: {statusSubresource: scale, statusTemplate: 'a: b'}\n", "spec.next.statusSubresource: 'scale'"),
         ("  next: {statusPatchAs: {username: x}}\n", "spec.next.statusPatchAs: patches in another's name"),

@@ -3,7 +3,7 @@
 import pytest
 
 from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import Template, TemplateError
+from kubelet.stages.templates import Dialect, Template, TemplateError
 
 POD = {
     "metadata": {"name": "web", "labels": {"b": "2", "a": "1"}},
@@ -114,3 +114,27 @@ def test_a_template_that_cannot_be_filled_is_an_error_with_its_line(text, said):
 def test_what_is_no_yaml_is_an_error_and_not_a_patch():
     with pytest.raises(TemplateError, match="no YAML: line 2"):
         Template("a: [{{ 1 }}").fill_yaml(POD, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5.0, "5"),
+        (0.1, "0.1"),
+        (123456.0, "123456"),
+        (1048576.0, "1.048576e+06"),
+        (-2e9, "-2e+09"),
+        (1e-5, "1e-05"),
+        (0.0, "0"),
+    ],
+)
+def test_floats_are_printed_with_the_digits_that_identify_them(value, text):
+    assert Template("{{ .v }}").fill({"v": value}, Context("")) == text
+
+
+def test_a_dialect_has_functions_and_a_way_to_write_of_its_own():
+    dialect = Dialect({"twice": lambda v: 2 * v}, frozenset({"twice"}), lambda v: f"<{v}>")
+
+    assert Template("{{ twice .v }} {{ .v }}", dialect=dialect).fill({"v": 2}) == "<4> <2>"
+    with pytest.raises(TemplateError, match="function 'Now' is not supported"):
+        Template("{{ Now }}", dialect=dialect)

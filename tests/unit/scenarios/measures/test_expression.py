@@ -46,7 +46,7 @@ def test_an_expression_yields_a_figure_or_none(text, expected):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("pods.map(p, p.status.phse).size()", "no such key: phse"),
+        ("pods.map(p, p.status.reason).size()", "no such key: reason"),
         ("1 / (pods.size() - 3)", "division by zero"),
         ("1.0 / 0.0", "yields inf, want a number that has an end"),
         ("pods[0].status.phase", "yields str, want a number"),

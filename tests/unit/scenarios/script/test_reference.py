@@ -54,7 +54,7 @@ def test_one_verb_is_shown_with_its_options_defaults_and_examples(capsys):
     assert run(["verbs", "settle"]) == 0
     shown = capsys.readouterr().out
 
-    assert shown.startswith("settle [quiet=DURATION] [limit=DURATION]\n")
+    assert shown.startswith("settle [quiet=DURATION] [limit=DURATION] [workloads=desired|any]\n")
     assert re.search(r"^quiet= +DURATION +5s +for how long no pod changed", shown, re.M)
     assert "  settle quiet=10s limit=200s\n" in shown
 

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.traces.waterfall import ABOVE_MAX, bar, label, pods_in, waterfall
@@ -66,6 +67,20 @@ def test_what_the_pod_waited_for_is_named_and_events_are_not():
     ]
 
     assert expected == path_of(a_life())
+
+
+def test_a_request_to_the_api_server_is_one_row_and_one_to_an_extender_without_spans_is_the_clients():
+    asked = replace(a_span(20, "POST /filter", 5, 6, parent=3, service="scheduler", uid=""), kind="client")
+    bound = replace(a_span(21, "mesh.v1.ApiServer/Bind", 7, 11, parent=4, service="scheduler", uid=""), kind="client")
+    life = [
+        replace(span, parent=bound.span_id, kind="server") if span.span_id == f"{5:016x}" else span for span in a_life()
+    ]
+
+    rows = [(row.span.service, row.span.name) for row in waterfall([*life, asked, bound], "web").rows]
+
+    assert rows.count(("apiserver", "mesh.v1.ApiServer/Bind")) == 1
+    assert ("scheduler", "mesh.v1.ApiServer/Bind") not in rows
+    assert ("scheduler", "POST /filter") in rows
 
 
 def test_the_order_in_which_spans_were_written_does_not_matter():

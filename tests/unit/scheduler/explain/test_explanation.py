@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from scheduler.cycle.attempt import Decision
 from scheduler.explain.explanation import Explainer
-from scheduler.explain.simulator_record import SimulatorRecords
+from scheduler.explain.record_store import SimulatorRecords
 from scheduler.queue.queued_pod import Pool
 from scheduler.wiring import core_of
 from services.api.kinds.pod import SchedulingGate

@@ -1,0 +1,197 @@
+"""What is kept of every attempt of each pod, and what was answered on the way: the memory behind the decision record.
+
+Nothing of an attempt is cut here. Long texts are kept compressed, and equal ones of one pod once; above
+`KEPT_MAX_BYTES` the pods whose attempts lie back longest are forgotten.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from scheduler.explain.record_rules import Answers, RecordRules, answered, bind_failed
+from scheduler.explain.record_text import (
+    ANNOTATIONS_MAX_BYTES,
+    HISTORY,
+    PREFIX,
+    TRUNCATED,
+    annotations,
+    fitting,
+    go_json,
+)
+from scheduler.framework.status import Status
+from services.api.lru import LRU
+
+RECORDS_MAX: Final = 4096
+KEPT_MAX_BYTES: Final = 256 * 1024 * 1024
+COMPRESSED_FROM: Final = 4096
+EXTENDER_KEYS: Final = ("filter", "prioritize", "preempt", "bind")
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text, compressed when it is long."""
+
+    packed: bytes
+    is_compressed: bool
+
+    @classmethod
+    def of(cls, text: str) -> "_Text":
+        """Return it kept."""
+        encoded = text.encode()
+        if len(encoded) < COMPRESSED_FROM:
+            return cls(encoded, False)
+        return cls(zlib.compress(encoded, 1), True)
+
+    @property
+    def text(self) -> str:
+        """What was kept."""
+        return (zlib.decompress(self.packed) if self.is_compressed else self.packed).decode()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """`big`: what does not change any more; `small`: what plugins still add to. `custom`: texts by annotation key."""
+
+    big: dict[str, _Text]
+    small: Answers
+    extenders: dict[str, dict[str, Any]]
+    custom: dict[str, str]
+    is_open: bool = True
+
+    def texts(self) -> dict[str, str]:
+        """Return annotation key to text."""
+        found = {PREFIX + name: kept.text for name, kept in self.big.items()}
+        found.update({PREFIX + name: v if isinstance(v, str) else go_json(v) for name, v in self.small.items()})
+        if self.extenders:
+            for verb in EXTENDER_KEYS:
+                found[f"{PREFIX}extender-{verb}-result"] = go_json(self.extenders.get(verb, {}))
+        return {**self.custom, **found}
+
+
+@dataclass(slots=True)
+class _Known:
+    """A pod's attempts, and what was said before its current cycle ended. `size`: bytes of the long texts."""
+
+    attempts: list[_Attempt] = field(default_factory=list)
+    extenders: dict[str, dict[str, Any]] = field(default_factory=dict)
+    custom: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def current(self) -> _Attempt | None:
+        """Return the attempt that goes on."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].is_open else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecord:
+    """Takes in what follows a choice, until the attempt is closed."""
+
+    attempt: _Attempt
+    rules: RecordRules
+
+    def selected(self, node: str) -> None:
+        """Note the chosen node, as Reserve is asked."""
+        if self.attempt.is_open:
+            self.attempt.small["selected-node"] = node
+
+    def answered(self, point: str, plugin: str, status: Status, timeout_s: float = 0.0) -> None:
+        """Add what a plugin answered after the choice."""
+        if self.attempt.is_open:
+            answered(self.attempt.small, self.rules, point, plugin, status, timeout_s)
+
+    def bind_failed(self, message: str) -> None:
+        """Have the plugin that bound say why there is no binding."""
+        if self.attempt.is_open:
+            bind_failed(self.attempt.small, message)
+
+
+class SimulatorRecords:
+    """Every attempt of each pod, by uid."""
+
+    def __init__(self, rules: RecordRules | None = None) -> None:
+        self.rules = rules or RecordRules()
+        self._known: LRU[str, _Known] = LRU(RECORDS_MAX)
+        self._size = 0
+
+    def keep(self, uid: str, answers: Answers) -> None:
+        """Begin an attempt whose cycle just ended with these answers; what follows belongs to it until `close`."""
+        self.close(uid)
+        known = self._of(uid)
+        last = known.attempts[-1] if known.attempts else None
+        big: dict[str, _Text] = {}
+        small: Answers = {}
+        for name, value in answers.items():
+            if not isinstance(value, dict) or not any(isinstance(each, dict) for each in value.values()):
+                small[name] = value
+                continue
+            kept = _Text.of(go_json(value))
+            same = last.big.get(name) if last is not None else None
+            big[name] = same if same == kept and same is not None else kept
+            if big[name] is kept:
+                known.size += len(kept.packed)
+                self._size += len(kept.packed)
+        known.attempts.append(_Attempt(big, small, known.extenders, known.custom))
+        known.extenders, known.custom = {}, {}
+        self._put(uid, known)
+        while self._size > KEPT_MAX_BYTES and len(self._known) > 1:
+            self._size -= self._known.popitem(last=False)[1].size
+
+    def of(self, uid: str) -> "OpenRecord":
+        """Return where the attempt that was begun last takes in what follows."""
+        return OpenRecord(self._of(uid).attempts[-1], self.rules)
+
+    def asked(self, uid: str, verb: str, url: str, answer: Any) -> None:
+        """Add what an extender answered: to the cycle that goes on, or, of a bind, to the attempt that it follows."""
+        known = self._of(uid)
+        current = known.current() if verb == "bind" else None
+        (current or known).extenders.setdefault(verb, {})[url] = answer
+        self._put(uid, known)
+
+    def custom(self, uid: str, key: str, text: str) -> None:
+        """Add a text under a key of its own, to the attempt that goes on or else to the cycle that does."""
+        known = self._of(uid)
+        (known.current() or known).custom[key] = text
+        self._put(uid, known)
+
+    def close(self, uid: str) -> None:
+        """End the pod's attempt, if one goes on."""
+        known = self._known.get(uid)
+        current = known.current() if known is not None else None
+        if current is not None:
+            current.is_open = False
+
+    def is_known(self, uid: str) -> bool:
+        """Whether there is an attempt of the pod."""
+        known = self._known.get(uid)
+        return known is not None and bool(known.attempts)
+
+    def keys(self, uid: str) -> set[str]:
+        """Return the annotation keys under which the pod's attempts are written."""
+        known = self._known.get(uid)
+        return {HISTORY, TRUNCATED} | (
+            set(known.attempts[-1].texts()) if known is not None and known.attempts else set()
+        )
+
+    def whole(self, uid: str) -> dict[str, str]:
+        """Return all annotations of the pod, however large; {} for a pod never tried."""
+        return annotations(self._texts(uid))
+
+    def fitting(self, uid: str, budget: int = ANNOTATIONS_MAX_BYTES) -> dict[str, str]:
+        """Return what the API server takes, when the pod's other annotations leave so many bytes."""
+        known = self._known.get(uid)
+        if known is None or not known.attempts:
+            return {}
+        older = (each.texts() for each in reversed(known.attempts[:-1]))
+        return fitting(known.attempts[-1].texts(), older, len(known.attempts), budget)
+
+    def _texts(self, uid: str) -> list[dict[str, str]]:
+        known = self._known.get(uid)
+        return [each.texts() for each in known.attempts] if known is not None else []
+
+    def _of(self, uid: str) -> _Known:
+        return self._known.get(uid) or _Known()
+
+    def _put(self, uid: str, known: _Known) -> None:
+        gone = self._known.put(uid, known)
+        if gone is not None:
+            self._size -= gone[1].size

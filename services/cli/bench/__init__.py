@@ -1,0 +1,1 @@
+"""What `keplab bench` prints and writes of what is measured elsewhere."""

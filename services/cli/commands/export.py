@@ -1,0 +1,95 @@
+"""`keplab export`: the objects of a mesh, or of a cluster, in the format of another tool."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from services.cli.exchange import access_of, anonymise_option, cluster_options, format_option, writing
+from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
+from services.exchange.anonymiser import anonymise_files, read_salt
+from services.exchange.cluster import Cluster
+from services.exchange.format import format_named
+from services.exchange.kubeconfig import Access
+from services.exchange.reading import Source
+from services.exchange.recorder import LEFT_OUT, Recorder
+from services.exchange.stream import Refused
+from services.runtime.real import RealClock
+
+EPILOG = """\
+\b
+Examples:
+  keplab export -o snapshot.yaml                        for `kwokctl snapshot restore --format k8s`
+  keplab export -o pods.yaml.gz --kinds pods,nodes
+  keplab export --kubeconfig ~/.kube/config -o cluster.yaml
+"""
+
+
+@click.command("export", epilog=EPILOG)
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@format_option("the format to write; kwok unless said", default="kwok")
+@anonymise_option
+@cluster_options
+@data_option
+def COMMAND(  # noqa: N802
+    path: Path,
+    format_name: str,
+    salt: Path | None,
+    kubeconfig: Path | None,
+    context: str,
+    as_user: str,
+    kinds: str,
+    selector: str,
+    data: Path,
+) -> int:
+    """Write the objects of the mesh, or of a cluster, for other tools.
+
+    Of a cluster nothing but get and list is asked, and what Secrets hold is left out.
+    """
+    with refusing(Refused):
+        access = access_of(kubeconfig, context, data)
+        names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
+        key = read_salt(salt) if salt is not None else b""
+        if salt is not None and format_named(format_name).rewrite is None:
+            fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
+        plain = path.with_name(f".{path.name}.part") if salt is not None else path
+        try:
+            code = asyncio.run(
+                _export(access, as_user, names, selector, plain, path, format_name, is_own=kubeconfig is None)
+            )
+            if salt is not None:
+                anonymise_files([Source(plain)], key, path, format_name)
+        finally:
+            if salt is not None:
+                plain.unlink(missing_ok=True)
+        return code
+
+
+async def _export(
+    access: Access,
+    as_user: str,
+    names: list[str],
+    selector: str,
+    path: Path,
+    shown: Path,
+    format_name: str,
+    *,
+    is_own: bool,
+) -> int:
+    clock = RealClock()
+    async with Cluster(access, as_user=as_user) as cluster:
+        kinds = [each for each in await cluster.kinds(names) if names or each.name not in LEFT_OUT]
+        with writing(path, format_name, clock.wall()) as writer:
+            recorder = Recorder(cluster, writer, clock, selector=selector, has_secrets=is_own)
+            await recorder.snapshot(kinds)
+    for line in recorder.failures:
+        click.echo(f"left out: {line}", err=True)
+    other: dict[str, int] = getattr(writer, "left_out", {})
+    if other:
+        named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
+        click.echo(f"left out: kinds that the format does not have: {named}", err=True)
+    written = getattr(writer, "written", recorder.objects - sum(other.values()))
+    click.echo(f"{written} objects are in {shown}")
+    return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

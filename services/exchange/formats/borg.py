@@ -1,0 +1,425 @@
+"""Google's Borg cells of 2019: tables of machine, attribute, collection and instance events, JSON lines or CSV.
+
+Resources are shares of the greatest machine, so a scale is needed. An instance is a pod that is created when it was
+submitted and runs as long as its last run did; what the cell's own scheduler did (evictions, machines) is not replayed,
+but counted. Pure but for reading the files and putting rows in order.
+Its fields: google/cluster-data, `clusterdata_trace_format_v3.proto`. Source: simulator 10.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from services.api.meta import Document
+from services.exchange.format import Format, Reading
+from services.exchange.formats.alibaba import rows_of
+from services.exchange.public import (
+    PART_OPTIONS,
+    Part,
+    created,
+    is_none,
+    label_of,
+    name_of,
+    node,
+    number,
+    pod,
+    priority_class,
+    quantity,
+    scale_of,
+)
+from services.exchange.reading import LIMITS, Source, json_value
+from services.exchange.sorter import Sorter
+from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+
+US: Final = 1_000_000
+EVENTS: Final = (
+    "SUBMIT",
+    "QUEUE",
+    "ENABLE",
+    "SCHEDULE",
+    "EVICT",
+    "FAIL",
+    "FINISH",
+    "KILL",
+    "LOST",
+    "UPDATE_PENDING",
+    "UPDATE_RUNNING",
+)
+MACHINE_EVENTS: Final = ("EVENT_TYPE_UNKNOWN", "ADD", "REMOVE", "UPDATE")
+RELATIONS: Final = (
+    "EQUAL",
+    "NOT_EQUAL",
+    "LESS_THAN",
+    "GREATER_THAN",
+    "LESS_THAN_EQUAL",
+    "GREATER_THAN_EQUAL",
+    "PRESENT",
+    "NOT_PRESENT",
+)
+ATTRIBUTE: Final = "attribute.keplab.dev"
+PLATFORM, SWITCH, COLLECTION = "keplab.dev/platform", "keplab.dev/switch", "keplab.dev/collection"
+PODS_PER_NODE: Final = "256"
+SOURCE: Final = (
+    "Google cluster-usage traces v3 (ClusterData2019), github.com/google/cluster-data, CC-BY 4.0. Cite: Tirmazi et "
+    "al., Borg: the Next Generation, EuroSys 2020."
+)
+_TABLES: Final = (
+    # By what each has and no other: in this order.
+    ("usage", ("average_usage",)),
+    ("instances", ("instance_index",)),
+    ("collections", ("collection_id",)),
+    ("attributes", ("machine_id", "name")),
+    ("machines", ("machine_id",)),
+)
+_KNOWN: Final = frozenset(("time", "type", "machine_id", "collection_id", "start_time"))
+
+
+def _fields(head: bytes) -> set[str]:
+    line = head.split(b"\n", 1)[0].strip()
+    if line.startswith(b"{"):
+        try:
+            found = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            return set(re.findall(r'"(\w+)"\s*:', line.decode("utf-8", "replace")))
+        return set(found) if isinstance(found, dict) else set()
+    return {each.strip().strip('"').partition(".")[0] for each in line.decode("utf-8", "replace").split(",")}
+
+
+def _table(head: bytes) -> str:
+    fields = _fields(head)
+    if not fields & {"time", "start_time"} or not fields & {"machine_id", "collection_id"}:
+        return ""
+    if "apiVersion" in fields:
+        return ""
+    return next((name for name, own in _TABLES if fields.issuperset(own)), "")
+
+
+def _fits(head: bytes) -> bool:
+    return bool(_table(head))
+
+
+def _rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not source.head(1).startswith(b"{"):
+        yield from rows_of(source)
+        return
+    with source.open() as stream:
+        for count in itertools.count(1):
+            line = stream.readline(LIMITS.bytes + 2)
+            if not line:
+                return
+            place = Place(source.file, count, count)
+            if not line.strip():
+                continue
+            if len(line) > LIMITS.bytes:
+                raise Refused(f"{place}: longer than {LIMITS.bytes >> 20} MiB")
+            found = json_value(line, place)
+            if not isinstance(found, dict):
+                raise Refused(f"{place}: want an object, not {line[:40].decode('utf-8', 'replace').strip()}")
+            yield str(place), found
+
+
+def _enum(row: Mapping[str, Any], name: str, names: Sequence[str], where: str) -> str:
+    """Return a member of an enumeration, that rows have as a name or a number; proto2 leaves out nothing but 0."""
+    value = row.get(name)
+    text = "0" if is_none(value) else str(value).strip()
+    if text in names:
+        return text
+    if re.fullmatch(r"\d{1,3}(\.0)?", text) and int(float(text)) < len(names):
+        return names[int(float(text))]
+    raise Refused(f"{where}: {name} {text!r}: want 0 to {len(names) - 1}, or one of {', '.join(names)}")
+
+
+def _resources(row: Mapping[str, Any], name: str, where: str) -> tuple[float, float] | None:
+    """Return shares of cpu and memory; None: the row does not say them."""
+    value = row.get(name)
+    if isinstance(value, str) and value.strip().startswith("{"):
+        value = json_value(value.encode(), Place(where))
+    if not isinstance(value, dict):
+        value = {each: row.get(f"{name}.{each}", row.get(f"{name}_{each}")) for each in ("cpus", "memory")}
+    if all(is_none(value.get(each)) for each in ("cpus", "memory")):
+        return None
+    return tuple(number(value, each, f"{where}: {name}", default=0.0) for each in ("cpus", "memory"))  # type: ignore[return-value]  # two of them
+
+
+@dataclass
+class _Reader:
+    """One reading of the tables."""
+
+    part: Part
+    scale: tuple[float, float]
+    is_lenient: bool
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def count(self, what: str, by: int = 1) -> None:
+        self.notes[what] = self.notes.get(what, 0) + by
+
+    def rows(self, sources: Sequence[Source]) -> Iterator[tuple[str, float, dict[str, Any]]]:
+        for source in sources:
+            for where, row in _rows(source):
+                try:
+                    at = number(row, "time", where, default=0.0) / US
+                except Refused:
+                    if not self.is_lenient:
+                        raise
+                    self.count("rows that cannot be read")
+                    continue
+                # "Later than the end of the trace" is the greatest number of 63 bits.
+                yield where, math.inf if at >= 2**62 / US else at, row
+
+    # Machines
+
+    def nodes(self, machines: Sequence[Source], attributes: Sequence[Source]) -> Iterator[Placed]:
+        """Yield a node for each machine that is there at some time of the window, with what it has at the beginning."""
+        sorter = Sorter()
+        for where, at, row in self.rows(machines):
+            if at < self.part.end_s:
+                kind = _enum(row, "type", MACHINE_EVENTS, where)
+                shares = _resources(row, "capacity", where)
+                said = (row.get("platform_id"), row.get("switch_id"))
+                sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
+        for where, at, row in self.rows(attributes):
+            if at < self.part.end_s and not is_none(row.get("name")):
+                is_gone = str(row.get("deleted")).lower() in ("true", "1")
+                value = None if is_gone or is_none(row.get("value")) else str(row.get("value"))
+                sorter.put(_identity(row, "machine_id", where), at, ["a", where, str(row["name"]), value])
+        for machine, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
+            found = self._machine(machine, group)
+            if found is not None:
+                yield found
+
+    def _machine(self, machine: str, events: Iterator[tuple[str, float, list[Any]]]) -> Placed | None:
+        shares: Any = None
+        labels: dict[str, str] = {}
+        where, is_there = "", False
+        for _, at, (table, place, *row) in events:
+            is_late = at > self.part.begin_s
+            if is_late and is_there:
+                # A client cannot make a machine fail or grow: the node stays as it was at the beginning.
+                self.count("events of machines within the window: nodes stay as they are at its beginning")
+                continue
+            if table == "a":
+                key = attribute_key(row[0])
+                labels.pop(key, None)
+                if row[1] is not None:
+                    labels[key] = label_of(row[1])
+                continue
+            kind, said, platform, switch = row
+            where = place
+            if kind == "REMOVE":
+                is_there = False
+                continue
+            if is_late:
+                self.count("machines that came within the window: nodes are there from its beginning")
+            is_there, shares = True, said if said is not None else shares
+            for key, value in ((PLATFORM, platform), (SWITCH, switch)):
+                if not is_none(value):
+                    labels[key] = label_of(str(value))
+        if not is_there:
+            return None
+        if shares is None:
+            self.count("machines that say no capacity")
+            return None
+        cpu, memory = (share * whole for share, whole in zip(shares, self.scale, strict=True))
+        resources = {"cpu": quantity(cpu * 1000, milli=True), "memory": quantity(memory), "pods": PODS_PER_NODE}
+        return Placed(node(name_of("machine", machine), resources, labels), where)
+
+    # Instances
+
+    def gathered(self, instances: Sequence[Source], collections: Sequence[Source]) -> tuple[Sorter, set[int]]:
+        """Return the pods, by the time at which they begin, and which priorities they have."""
+        spread = self._spread(collections)
+        sorter = Sorter()
+        for where, at, row in self.rows(instances):
+            collection = _identity(row, "collection_id", where)
+            if str(row.get("collection_type") or "0") in ("1", "ALLOC_SET"):
+                self.count("events of alloc sets")
+                continue
+            if not self.part.has(collection):
+                self.count("instance events of collections that are not in the sample")
+                continue
+            index = int(number(row, "instance_index", where))
+            kind = _enum(row, "type", EVENTS, where)
+            constraints = row.get("constraint") or ()
+            if isinstance(constraints, str):
+                constraints = json_value(constraints.encode(), Place(where)) if constraints.strip() else ()
+            priority = int(number(row, "priority", where, default=0.0))
+            is_in_alloc = str(row.get("alloc_collection_id") or "0") not in ("0", "0.0", "")
+            request = _resources(row, "resource_request", where)
+            at = min(at, 1e18)
+            sorter.put(f"{collection} {index:09}", at, [where, kind, request, constraints, priority, is_in_alloc])
+        pods, priorities = Sorter(), set[int]()
+        for place, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
+            collection, index = place.split(" ")
+            for entry in self._instance(collection, int(index), group, spread):
+                priorities.add(entry[1][5])
+                pods.put("", entry[0], entry[1])
+        return pods, priorities
+
+    def _spread(self, collections: Sequence[Source]) -> set[str]:
+        """Return the collections that may have one instance on a machine alone."""
+        alone: set[str] = set()
+        for where, _, row in self.rows(collections):
+            collection = _identity(row, "collection_id", where)
+            most = int(number(row, "max_per_machine", where, default=0.0))
+            if most == 1:
+                alone.add(collection)
+            elif most > 1:
+                self.count("limits of several instances a machine (max_per_machine), which no affinity says")
+            if number(row, "max_per_switch", where, default=0.0) > 0:
+                self.count("limits of instances a switch (max_per_switch)")
+        return alone
+
+    def _instance(
+        self, collection: str, index: int, events: Iterator[tuple[str, float, list[Any]]], spread: set[str]
+    ) -> Iterator[tuple[float, list[Any]]]:
+        submitted = started = ended = None
+        request: Any = None
+        constraints: Any = ()
+        priority, exit_code, is_in_alloc, where = 0, 0, False, ""
+        resizes: list[tuple[float, Any]] = []
+        for _, at, (place, kind, said, wanted, rank, in_alloc) in events:
+            where, priority, is_in_alloc = place, rank, is_in_alloc or in_alloc
+            if submitted is None:
+                submitted = at
+            if said is not None and (kind != "UPDATE_RUNNING" or request is None):
+                request = said
+            if wanted:
+                constraints = wanted
+            if kind == "SCHEDULE":
+                started, ended, exit_code = at, None, 0
+            elif kind == "UPDATE_RUNNING" and said is not None:
+                resizes.append((at, said))
+            elif kind == "EVICT":
+                self.count("evictions by the cell's own scheduler")
+                ended = None
+            elif kind in ("FINISH", "FAIL", "KILL", "LOST"):
+                ended, exit_code = at, int(kind == "FAIL")
+        if submitted is None:
+            return
+        if request is None:
+            self.count("instances that say no request")
+            return
+        if is_in_alloc:
+            self.count("instances that ran within alloc sets, and run as others here")
+        placed = self.part.placed(submitted, started if started is not None else submitted, ended)
+        if placed is None:
+            self.count("instances outside the window of time")
+            return
+        terms = [constraint_term(each, where) for each in constraints]
+        row = [where, collection, index, placed[1], request, priority, exit_code, terms, collection in spread, None]
+        yield placed[0], row
+        for at, said in resizes:
+            if at >= self.part.begin_s and (ended is None or at < ended) and at < self.part.end_s:
+                offset = (at - self.part.begin_s) / self.part.compress
+                yield offset, [where, collection, index, None, said, priority, 0, [], False, offset]
+
+    def changes(self, pods: Sorter) -> Iterator[Change]:
+        """Yield what becomes of the pods, by time."""
+        for _, at_s, row in pods.by_time():
+            where, collection, index, run_s, request, priority, exit_code, terms, is_alone, resized = row
+            requests = {
+                "cpu": quantity(max(request[0] * self.scale[0] * 1000, 1), milli=True),
+                "memory": quantity(request[1] * self.scale[1]),
+            }
+            name = name_of("c", collection, index)
+            if resized is not None:
+                body: Document = {"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
+                yield Change(at_s, "patch", "pods", "default", name, body, "strategic", where)
+                continue
+            document = pod(
+                name,
+                run_s,
+                requests,
+                labels={COLLECTION: label_of(collection)},
+                exit_code=exit_code,
+                priority_class_name=_class(priority),
+                terms=terms,
+                anti_affinity={COLLECTION: label_of(collection)} if is_alone else None,
+            )
+            yield created(at_s, document, where)
+
+
+def _class(priority: int) -> str:
+    return f"borg-{priority}"
+
+
+def _identity(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if is_none(value) or isinstance(value, dict | list):
+        raise Refused(f"{where}: {name}: nothing: want a number")
+    return str(value).removesuffix(".0")
+
+
+def attribute_key(name: str) -> str:
+    """Return the label that a machine's attribute is: its names are not those of labels."""
+    return f"{ATTRIBUTE}/{label_of(name)}"
+
+
+def constraint_term(constraint: Mapping[str, Any], where: str) -> Document:
+    """Return what a constraint asks of a node's labels.
+
+    Raises: Refused: it compares a number that is not whole, which no label selector can.
+    """
+    if not isinstance(constraint, dict) or is_none(constraint.get("name")):
+        raise Refused(f"{where}: constraint.name: nothing: want the name of an attribute")
+    key, value = attribute_key(str(constraint["name"])), constraint.get("value")
+    relation = _enum(constraint, "relation", RELATIONS, f"{where}: constraint {constraint['name']}")
+    text = "" if value is None else str(value)
+    match relation:
+        case "PRESENT":
+            return {"key": key, "operator": "Exists"}
+        case "NOT_PRESENT":
+            return {"key": key, "operator": "DoesNotExist"}
+        case "EQUAL" | "NOT_EQUAL":
+            return {"key": key, "operator": "In" if relation == "EQUAL" else "NotIn", "values": [label_of(text)]}
+    if not re.fullmatch(r"-?\d{1,17}", text):
+        raise Refused(f"{where}: constraint {constraint['name']} {relation} {text!r}: want a whole number")
+    shifted = int(text) + {"LESS_THAN_EQUAL": 1, "GREATER_THAN_EQUAL": -1}.get(relation, 0)
+    return {"key": key, "operator": "Lt" if relation.startswith("LESS") else "Gt", "values": [str(shifted)]}
+
+
+def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
+    tables: dict[str, list[Source]] = {name: [] for name, _ in _TABLES}
+    for source in sources:
+        tables[_table(source.head()) or "instances"].append(source)
+    part = Part.of(reading.options, sources[0].file)
+    reader = _Reader(part, scale_of(reading.options.get("scale", ""), sources[0].file), reading.is_lenient)
+    if tables["usage"]:
+        reader.count("files of usage samples, which are not read", len(tables["usage"]))
+    kept: list[Sorter] = []
+
+    def objects() -> Iterator[Placed]:
+        yield from reader.nodes(tables["machines"], tables["attributes"])
+        pods, priorities = reader.gathered(tables["instances"], tables["collections"])
+        kept.append(pods)
+        for value in sorted(priorities):
+            yield Placed(priority_class(_class(value), value), sources[0].file)
+
+    snapshot = objects()
+
+    def changes() -> Iterator[Change]:
+        while not kept and next(snapshot, None) is not None:
+            pass  # who wants the changes alone
+        yield from reader.changes(kept[0]) if kept else ()
+
+    return Stream(snapshot, changes(), Origin("borg"), notes=reader.notes)
+
+
+FORMAT = Format(
+    name="borg",
+    title="Google's Borg cells of 2019",
+    fits=_fits,
+    read=lambda source, reading: _read_many([source], reading),
+    read_many=_read_many,
+    has_changes=True,
+    options=(*PART_OPTIONS, "scale"),
+    source=SOURCE,
+    is_virtual=True,
+)

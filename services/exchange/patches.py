@@ -1,0 +1,114 @@
+"""The strategic merge patch that makes one document of another, as kwokctl records changes. Pure.
+
+Source: simulator 5.2; upstream `staging/src/k8s.io/apimachinery/pkg/util/strategicpatch`, CreateTwoWayMergePatch.
+"""
+
+from typing import Any
+
+from apiserver_fake.patch.patch import strategic_merge_patch
+from apiserver_fake.schema.schemas import ANYTHING, Shape
+from services.api.meta import Document
+
+_ORDER = "$setElementOrder/"
+_DELETE_VALUES = "$deleteFromPrimitiveList/"
+
+
+def strategic_diff(before: Document, after: Document, shape: Shape) -> Document:
+    """Return the patch that makes `after` of `before`; {} where they are equal."""
+    patch = _objects(before, after, shape)
+    if strategic_merge_patch(before, patch, shape) == after:
+        return patch
+    # Lists whose elements say their key twice, or not at all, cannot be merged: they are given whole.
+    return _whole(before, after, shape)
+
+
+def _objects(before: Document, after: Document, shape: Shape) -> Document:
+    patch: Document = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        member = shape.member(name)
+        old = before.get(name)
+        if name in before and old == value:
+            continue
+        if isinstance(value, dict) and isinstance(old, dict):
+            patch[name] = {**value, "$patch": "replace"} if member.is_replaced else _objects(old, value, member)
+        elif isinstance(value, list) and isinstance(old, list) and member.is_merged:
+            _lists(patch, name, old, value, member)
+        else:
+            patch[name] = value
+    return patch
+
+
+def _lists(patch: Document, name: str, before: list[Any], after: list[Any], shape: Shape) -> None:
+    key = shape.merge_key
+    if not key:
+        added = [each for each in after if each not in before]
+        gone = [each for each in before if each not in after]
+        if added:
+            patch[name] = added
+        if gone:
+            patch[_DELETE_VALUES + name] = gone
+        patch[_ORDER + name] = after
+        return
+    old, new = (_by_key(elements, key) for elements in (before, after))
+    if old is None or new is None:
+        patch[name] = [*after, {"$patch": "replace"}]
+        return
+    item = shape.items or ANYTHING
+    changed: list[Any] = []
+    for at, each in new.items():
+        was = old.get(at)
+        if was is None:
+            changed.append(each)
+        elif was != each:
+            changed.append({**_objects(was, each, item), key: at})
+    changed += [{"$patch": "delete", key: at} for at in old if at not in new]
+    if changed:
+        patch[name] = changed
+    patch[_ORDER + name] = [{key: at} for at in new]
+
+
+def _by_key(elements: list[Any], key: str) -> dict[Any, Document] | None:
+    found: dict[Any, Document] = {}
+    for each in elements:
+        at = each.get(key) if isinstance(each, dict) else None
+        if at is None or isinstance(at, dict | list) or at in found:
+            return None
+        found[at] = each
+    return found
+
+
+def _whole(before: Document, after: Document, shape: Shape) -> Document:
+    """Return a patch that gives each member of the object that differs as a whole."""
+    patch: Document = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        if name in before and before[name] == value:
+            continue
+        member = shape.member(name)
+        if isinstance(value, dict) and isinstance(before.get(name), dict):
+            patch[name] = {**value, "$patch": "replace"}
+        elif isinstance(value, list) and member.merge_key:
+            patch[name] = [*value, {"$patch": "replace"}]
+        else:
+            patch[name] = value
+    return patch
+
+
+def without_key(patch: Any, shape: Shape, path: str = "") -> str:
+    """Return the path of an element of a merged list that lacks its merge key, "" where every one has it."""
+    if isinstance(patch, dict):
+        for name, value in patch.items():
+            if not name.startswith("$") and (found := without_key(value, shape.member(name), _join(path, name))):
+                return found
+        return ""
+    if isinstance(patch, list) and shape.is_merged and shape.merge_key:
+        for number, each in enumerate(patch):
+            is_directive = isinstance(each, dict) and each.get("$patch") == "replace" and len(each) == 1
+            if not is_directive and (not isinstance(each, dict) or shape.merge_key not in each):
+                return f"{path}[{number}].{shape.merge_key}"
+            if found := without_key(each, shape.items or ANYTHING, f"{path}[{number}]"):
+                return found
+    return ""
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,40 @@
+"""A file with the switches of one process, which something outside writes, beside those that it was started with."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from services.api.switches import SwitchError, Switches
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError
+
+LOOK_S: Final = 0.5
+
+
+def assignments(config: CommonConfig) -> tuple[str, ...]:
+    """Return what the file of a process sets. Raises: StartError that names the file."""
+    found = words(config.set_file) if config.set_file else ()
+    try:
+        Switches.parse((*config.set, *found))
+    except SwitchError as error:
+        raise StartError(f"--set-file {config.set_file}: {error}", EXIT_USAGE) from None
+    return found
+
+
+def words(path: str) -> tuple[str, ...]:
+    """Return the assignments in a file, `NAME=VALUE,NAME=VALUE`; none where the file is missing or cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return words_of(text)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the assignments in such a text."""
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
+async def changed(path: str, known: tuple[str, ...]) -> None:
+    """Return once the file has other assignments than those."""
+    while words(path) == known:  # noqa: ASYNC110  a volume that another container writes to sends no event
+        await asyncio.sleep(LOOK_S)

@@ -1,0 +1,155 @@
+"""The scheduler's configuration: as it is in force, and changed by writing its file and restarting the scheduler.
+
+A new one is checked before anything is written, with the plugins made as the scheduler makes them; should the scheduler
+not start with it all the same, the one before comes back.
+Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server/handler/schedulerconfig.go`.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kubelet.stages import yaml_text
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.configuration.document import API_VERSION, KIND, Extender
+from scheduler.configuration.file import Configured
+from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.entry import DEFAULT_SCHEDULER, Handle
+from scheduler.framework.world import FixedWorld
+from scheduler.queue.exclusions import Exclusions
+from scheduler.wiring import core_of
+from services.api.meta import Document
+from services.api.switches import Switches
+from services.runtime.config import StartError
+from services.runtime.control import NoAnswer, request
+from services.runtime.real import write_atomically
+
+RESTART_MAX_S: Final = 60.0
+NO_FILE: Final = {"apiVersion": API_VERSION, "kind": KIND}
+MERGED_INTO: Final[Mapping[str, str]] = dict.fromkeys(
+    ("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"), "NodeVolumeLimits"
+)
+"""Plugins of older releases, whose documents people still have, and where their work is done today."""
+
+
+class Invalid(ValueError):
+    """A configuration that cannot be used; the message names field and value."""
+
+
+class NotRestarted(Exception):
+    """The scheduler did not start with a valid configuration; the one before is in force again."""
+
+
+@dataclass
+class SchedulerConfiguration:
+    """`path`: the file that the `schedulers` are started with; `mesh`: the directory whose supervisor restarts them."""
+
+    path: Path
+    mesh: Path
+    schedulers: Sequence[str]
+    switches: Switches
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def given(self) -> Document:
+        """Return what the file says."""
+        found = yaml_text.load(self.path.read_text(encoding="utf-8")) if self.path.exists() else None
+        return found if isinstance(found, dict) else dict(NO_FILE)
+
+    def in_force(self) -> Document:
+        """Return the configuration with every default and each profile's plugins. Raises: Invalid."""
+        whole: Document = _with_integers({**NO_FILE, **self._checked(self.given())})
+        return whole
+
+    def extenders(self) -> tuple[Extender, ...]:
+        """Return the extenders in the order of the configuration. Raises: Invalid."""
+        return read_document(self.given()).configuration.extenders
+
+    async def apply(self, posted: Any) -> None:
+        """Take profiles and extenders of a configuration. Raises: Invalid: nothing changed; NotRestarted."""
+        if not isinstance(posted, dict):
+            raise Invalid(f"want a {KIND}, not {type(posted).__name__}")
+        wanted = {key: posted[key] for key in ("profiles", "extenders") if posted.get(key) is not None}
+        for key, value in wanted.items():
+            if not isinstance(value, list):
+                raise Invalid(f"{key}: want a list, not {type(value).__name__}")
+        old = self.given()
+        await self.replace({**{k: v for k, v in old.items() if k not in ("profiles", "extenders")}, **wanted})
+
+    async def replace(self, document: Document) -> None:
+        """Have the scheduler run with this document. Raises: Invalid: nothing changed; NotRestarted."""
+        self._checked(document)
+        old = self.path.read_bytes() if self.path.exists() else msgspec.json.encode(NO_FILE)
+        write_atomically(self.path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)
+        try:
+            await self._restart()
+        except NotRestarted:
+            write_atomically(self.path, old, mode=0o600)
+            await self._restart()
+            raise
+
+    async def _restart(self) -> None:
+        wanted = {"verb": "restart", "names": list(self.schedulers)}
+        try:
+            answer = await request(self.mesh, wanted, RESTART_MAX_S)
+        except NoAnswer as error:
+            raise NotRestarted(str(error)) from None
+        if answer.get("error"):
+            raise NotRestarted(str(answer["error"]))
+
+    def _checked(self, document: Document) -> Document:
+        """Return a document as it is in force. Raises: Invalid."""
+        configured = read_document(document, self.switches, self.path)
+        handle = Handle(
+            switches=self.switches,
+            cache=Cache(),
+            nominator=Nominator(),
+            world=FixedWorld(),
+            exclusions=Exclusions(),
+            random=random.Random(0),
+            wall=lambda: 0.0,
+        )
+        try:
+            core = core_of(handle, configured, configured.profiles((), handle))
+        except StartError as error:
+            raise Invalid(str(error).removeprefix(f"--config {self.path}: ")) from None
+        return configured.document(core.profiles.lineups())
+
+
+def _with_integers(value: Any) -> Any:
+    """Return the document with whole numbers as Go's integers are read: `1`, not `1.0`."""
+    if isinstance(value, dict):
+        return {key: _with_integers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_integers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def read_document(document: Document, switches: Switches | None = None, path: Path = Path("config")) -> Configured:
+    """Return what a document says. Raises: Invalid naming field and value."""
+    try:
+        found = completed(read(msgspec.json.encode({**NO_FILE, **document}).decode()), DEFAULT_SCHEDULER)
+    except ConfigurationError as error:
+        raise Invalid(str(error)) from None
+    return Configured(switches or Switches(), str(path), found)
+
+
+def without_old_plugins(posted: Any) -> tuple[Any, list[str]]:
+    """Return a configuration without plugins that other plugins do the work of today, and which those were."""
+    gone: list[str] = []
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: kept(each) for key, each in value.items()}
+        if isinstance(value, list):
+            left = [each for each in value if not (isinstance(each, dict) and each.get("name") in MERGED_INTO)]
+            gone.extend(str(each["name"]) for each in value if each not in left)
+            return [kept(each) for each in left]
+        return value
+
+    return kept(posted), sorted(set(gone))

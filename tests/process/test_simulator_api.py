@@ -1,0 +1,326 @@
+"""kube-scheduler-simulator's HTTP API of a mesh of processes: what its page asks, and who may ask."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from services.runtime.mesh_directory import read_state
+
+ROOT = Path(__file__).parents[2]
+PREFIX = "kube-scheduler-simulator.sigs.k8s.io/"
+SAMPLE = Path(__file__).parent / "simulator_import.json"
+SETTINGS = """\
+apiVersion: kube-scheduler-simulator-config/v1alpha1
+kind: SimulatorConfiguration
+port: 0
+corsAllowedOriginList: [http://localhost:3000]
+"""
+
+
+def keplab(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+class Mesh:
+    """A mesh with the API, and requests to it."""
+
+    def __init__(self, data, *flags):
+        self.data = data
+        up = keplab("up", "--nodes", "2", "--engine", "memory", "--data", str(data), "--detach", *flags)
+        assert up.returncode == 0, up.stderr
+        self.state = read_state(data)
+        process = next(each for each in self.state["processes"] if each["name"] == "simulator-api")
+        self.pid, self.url = process["pid"], f"http://127.0.0.1:{process['ports']['http']}/api/v1"
+
+    def ask(self, method, path, body=None, **headers):
+        """Return code, headers and the JSON that is answered."""
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, dict(answer.headers), json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), json.loads(error.read() or b"null")
+
+    def until(self, holds, limit_s=30.0):
+        deadline = time.monotonic() + limit_s
+        while not (found := holds()):
+            assert time.monotonic() < deadline, "not so in time"
+            time.sleep(0.05)
+        return found
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulator")
+    (folder / "settings.yaml").write_text(SETTINGS)
+    flags = ("--simulator-config", str(folder / "settings.yaml"), "--simulator-api", "0", "--simulator-open")
+    mesh = Mesh(folder / "data", *flags)
+    yield mesh
+    keplab("down", "--data", str(folder / "data"))
+
+
+def pod(name, cpu="100m", **spec):
+    requests = {"requests": {"cpu": cpu}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": requests}], **spec},
+    }
+
+
+def test_ks_07_the_published_sample_comes_out_as_it_went_in(mesh):
+    sample = json.loads(SAMPLE.read_text())
+
+    assert mesh.ask("POST", "/import", sample)[0] == 200
+    exported = mesh.ask("GET", "/export")[2]
+
+    claim, volume = exported["pvcs"][0], exported["pvs"][0]
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] != sample["pvcs"][0]["metadata"]["uid"]
+    assert (volume["status"]["phase"], claim["status"]["phase"]) == ("Bound", "Bound")
+    wanted, found = sample["pvs"][0]["spec"], volume["spec"]
+    for spec in (wanted, found):
+        spec["claimRef"] = {k: v for k, v in spec["claimRef"].items() if k not in ("uid", "resourceVersion")}
+    assert found == wanted
+    assert claim["spec"] == sample["pvcs"][0]["spec"] | {
+        k: v for k, v in claim["spec"].items() if k == "storageClassName"
+    }
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+def test_ks_08_an_export_leaves_out_what_every_cluster_has_and_the_kinds_of_objects(mesh):
+    made = {
+        "namespaces": [{"metadata": {"name": "team"}}, {"metadata": {"name": "kube-extra"}}],
+        "priorityClasses": [{"metadata": {"name": "high"}, "value": 7}, {"metadata": {"name": "system-z"}, "value": 7}],
+    }
+
+    assert mesh.ask("POST", "/import", made)[0] == 200
+    found = mesh.ask("GET", "/export")[2]
+
+    assert [each["metadata"]["name"] for each in found["namespaces"]] == ["team"]
+    assert [each["metadata"]["name"] for each in found["priorityClasses"]] == ["high"]
+    assert not [each for member in found.values() if isinstance(member, list) for each in member if "kind" in each]
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+def test_what_cannot_be_imported_is_refused_and_the_rest_is_there(mesh):
+    half = {"namespaces": [{"metadata": {"name": "BAD"}}, {"metadata": {"name": "good"}}]}
+
+    code, _, answer = mesh.ask("POST", "/import", half)
+
+    assert (code, "Namespace BAD" in answer["message"]) == (500, True)
+    assert [each["metadata"]["name"] for each in mesh.ask("GET", "/export")[2]["namespaces"]] == ["good"]
+    for body, text in ((b"{", "no JSON"), ({"pods": {}}, "pods: want an array"), ({"pods": [{}]}, "pods[0]")):
+        code, _, answer = mesh.ask("POST", "/import", body)
+        assert (code, text in answer["message"]) == (400, True), answer
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+def restarts(mesh):
+    return next(each["restarts"] for each in read_state(mesh.data)["processes"] if each["name"] == "scheduler")
+
+
+def test_ks_09_a_configuration_is_checked_then_the_scheduler_restarts_with_it(mesh):
+    before = mesh.ask("GET", "/schedulerconfiguration")[2]
+    restarted = restarts(mesh)
+    heavy = [{"plugins": {"multiPoint": {"enabled": [{"name": "ImageLocality", "weight": 7}]}}}]
+
+    unknown = mesh.ask(
+        "POST", "/schedulerconfiguration", {"profiles": [{"plugins": {"score": {"enabled": [{"name": "Nope"}]}}}]}
+    )
+    assert (unknown[0], "Nope" in unknown[2]["message"]) == (400, True)
+    assert mesh.ask("GET", "/schedulerconfiguration")[2] == before
+    assert mesh.ask("POST", "/schedulerconfiguration", {"profiles": heavy, "parallelism": 99})[0] == 202
+    after = mesh.ask("GET", "/schedulerconfiguration")[2]
+
+    weights = {each["name"]: each["weight"] for each in after["profiles"][0]["plugins"]["score"]["enabled"]}
+    assert (weights["ImageLocality"], after["parallelism"]) == (7, before["parallelism"])
+    assert restarts(mesh) == restarted + 1
+    assert mesh.ask("POST", "/schedulerconfiguration", after)[0] == 202, "what it says can be given back"
+    assert mesh.ask("GET", "/schedulerconfiguration")[2] == after
+    assert mesh.ask("POST", "/schedulerconfiguration", b"[1]")[0] == 400
+    assert mesh.ask("PUT", "/reset")[0] == 202
+    assert mesh.ask("GET", "/schedulerconfiguration")[2] == before
+
+
+class Lines:
+    """What listwatchresources sends, line by line."""
+
+    def __init__(self, mesh, query=""):
+        self.answer = urllib.request.urlopen(f"{mesh.url}/listwatchresources{query}", timeout=30)
+
+    def until(self, *wanted):
+        """Return the lines up to the one about that kind, event and name."""
+        found = []
+        while not found or tuple(found[-1][:3]) != wanted:
+            line = json.loads(self.answer.readline())
+            metadata = line["Obj"].get("metadata", {})
+            found.append((line["Kind"], line["EventType"], metadata.get("name"), line["Obj"]))
+        return found
+
+    def close(self):
+        self.answer.close()
+
+
+def test_ks_10_and_11_watchers_see_what_is_there_what_changes_and_what_a_reset_takes_away(mesh):
+    lines = Lines(mesh)
+    names = [f"p{i}" for i in range(100)]
+    assert mesh.ask("POST", "/import", {"pods": [pod(name, "10m") for name in names]})[0] == 200
+
+    first = lines.until("pods", "ADDED", "p99")
+    rv = max(int(each[3]["metadata"]["resourceVersion"]) for each in first)
+    assert ("nodes", "ADDED", "node-0") in [each[:3] for each in first]
+    assert not any({"kind", "apiVersion"} & set(each[3]) for each in first)
+    later = [Lines(mesh, f"?{name}={rv}") for name in ("podsLastResourceVersion", "podslastResourceVersion")]
+    started = time.monotonic()
+    assert mesh.ask("PUT", "/reset")[0] == 202
+    assert time.monotonic() - started < 60
+
+    deleted = set()
+    while len(deleted) < 100:
+        line = json.loads(lines.answer.readline())
+        if (line["Kind"], line["EventType"]) == ("pods", "DELETED"):
+            deleted.add(line["Obj"]["metadata"]["name"])
+            assert int(line["Obj"]["metadata"]["resourceVersion"]) > rv
+    assert deleted == set(names)
+    for each in later:
+        seen = [line for line in each.until("pods", "DELETED", "p7") if line[0] == "pods"]
+        assert all(int(line[3]["metadata"]["resourceVersion"]) > rv for line in seen), "only what came later"
+        each.close()
+    lines.close()
+    assert mesh.ask("GET", "/export")[2]["pods"] == []
+
+
+def test_a_version_that_is_none_is_refused(mesh):
+    assert mesh.ask("GET", "/listwatchresources?podsLastResourceVersion=x")[0] == 400
+
+
+def test_nodes_and_pods_that_nothing_hosts_are_kept_ready_and_running_and_carry_the_record(mesh):
+    sizes = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    node = {"metadata": {"name": "imported"}, "status": {"allocatable": sizes, "capacity": sizes}}
+    assert mesh.ask("POST", "/import", {"nodes": [node], "pods": [pod("big", "32")]})[0] == 200
+
+    def runs():
+        found = mesh.ask("GET", "/export")[2]["pods"]
+        return found[0] if found and found[0]["status"]["phase"] == "Running" else None
+
+    found = mesh.until(runs)
+
+    assert found["spec"]["nodeName"] == "imported"
+    assert (
+        json.loads(found["metadata"]["annotations"][PREFIX + "filter-result"])["node-0"]["NodeResourcesFit"]
+        == "Insufficient cpu"
+    )
+    assert mesh.ask("PUT", "/reset")[0] == 202
+    assert mesh.ask("GET", "/export")[2]["pods"] == []
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.dumps({"nodenames": body["NodeNames"][:1], "failedNodes": {}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_foreign_schedulers_questions_reach_the_extender_and_the_answer_stands_on_the_pod(mesh):
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/x"
+    extender = {"urlPrefix": url, "filterVerb": "filter", "nodeCacheCapable": True, "ignorable": True}
+    try:
+        assert mesh.ask("POST", "/schedulerconfiguration", {"extenders": [extender]})[0] == 202
+        assert mesh.ask("POST", "/import", {"pods": [pod("asked", schedulerName="foreign")]})[0] == 200
+        question = {"Pod": pod("asked"), "Nodes": None, "NodeNames": ["node-0", "node-1"]}
+
+        code, _, answer = mesh.ask("POST", "/extender/filter/0", question)
+
+        assert (code, answer["NodeNames"], answer["Error"]) == (200, ["node-0"], "")
+        annotations = mesh.ask("GET", "/export")[2]["pods"][0]["metadata"]["annotations"]
+        assert json.loads(annotations[PREFIX + "extender-filter-result"])[url]["NodeNames"] == ["node-0"]
+        assert mesh.ask("POST", "/extender/filter/7", question)[0] == 404
+        assert mesh.ask("POST", "/extender/bind/0", question)[0] == 404, "it has no such verb"
+        assert mesh.ask("POST", "/extender/filter/0", {})[0] == 400
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+def test_pages_of_the_listed_origins_may_call_and_no_others(mesh):
+    mine, other = {"Origin": "http://localhost:3000"}, {"Origin": "http://evil.example"}
+
+    code, headers, _ = mesh.ask("GET", "/schedulerconfiguration", **mine)
+    preflight = mesh.ask("OPTIONS", "/import", Access_Control_Request_Method="POST", **mine)
+
+    assert (code, headers["Access-Control-Allow-Origin"]) == (200, mine["Origin"])
+    assert (preflight[0], "PUT" in preflight[1]["Access-Control-Allow-Methods"]) == (204, True)
+    assert "Access-Control-Allow-Origin" not in mesh.ask("GET", "/export", **other)[1]
+    assert mesh.ask("PUT", "/reset", **other)[0] == 403
+    assert mesh.ask("GET", "/export", Host="evil.example")[0] == 403
+    assert mesh.ask("POST", "/import", b"{}", Content_Type="text/plain")[0] == 415
+
+
+def test_killing_the_api_loses_nothing(mesh):
+    assert mesh.ask("POST", "/import", {"namespaces": [{"metadata": {"name": "kept"}}]})[0] == 200
+    os.kill(mesh.pid, signal.SIGKILL)
+
+    def is_back():
+        process = next(each for each in read_state(mesh.data)["processes"] if each["name"] == "simulator-api")
+        if not process["ready"] or process["pid"] == mesh.pid:
+            return None
+        return process
+
+    process = mesh.until(is_back)
+    mesh.pid, mesh.url = process["pid"], f"http://127.0.0.1:{process['ports']['http']}/api/v1"
+
+    assert [each["metadata"]["name"] for each in mesh.ask("GET", "/export")[2]["namespaces"]] == ["kept"]
+    assert mesh.ask("PUT", "/reset")[0] == 202, "it still knows the beginning"
+    assert mesh.ask("GET", "/export")[2]["namespaces"] == []
+
+
+def test_an_etcd_that_the_mesh_does_not_have_is_refused_by_field_and_value(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS + "etcdURL: http://127.0.0.1:2379\n")
+
+    refused = keplab("up", "--data", str(tmp_path / "data"), "--simulator-config", str(file))
+
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("etcdURL 'http://127.0.0.1:2379' is about --engine etcd, and the engine is sqlite\n")
+
+
+def test_without_the_flag_callers_need_the_token_and_an_external_scheduler_has_no_configuration(tmp_path):
+    (tmp_path / "settings.yaml").write_text(SETTINGS + "externalSchedulerEnabled: true\n")
+    data = tmp_path / "data"
+    mesh = Mesh(data, "--simulator-config", str(tmp_path / "settings.yaml"), "--simulator-api", "0")
+    try:
+        token = next(iter(json.loads((data / "credentials" / "admin.json").read_text()).values()))
+
+        assert mesh.ask("GET", "/export")[0] == 401
+        assert mesh.ask("GET", "/export", Authorization="Bearer x")[0] == 401
+        known = {"Authorization": f"Bearer {token}"}
+        assert mesh.ask("GET", "/export", **known)[2]["schedulerConfig"] is None
+        assert mesh.ask("GET", "/schedulerconfiguration", **known)[::2] == (
+            400,
+            "When using an external scheduler, you cannot see and edit the scheduler configuration.",
+        )
+        assert "scheduler" not in [each["name"] for each in mesh.state["processes"]]
+    finally:
+        keplab("down", "--data", str(data))

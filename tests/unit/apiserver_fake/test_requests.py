@@ -1,0 +1,86 @@
+"""Answered requests are counted under upstream's names: totals by code, durations by bucket, and those that go on."""
+
+import pytest
+
+from apiserver_fake.requests import BOUNDS, Requests
+from services.api.wire import Request
+
+VERSIONS = {"pods": "v1", "deployments.apps": "v1", "widgets.example.com": "v1beta2"}
+
+
+def counted(*answered, begun=(0, 0)):
+    requests = Requests(lambda name: VERSIONS.get(name, ""))
+    requests.begun[:] = begun
+    for request, code, took_s in answered:
+        requests.ended(request, code, took_s, "")
+    return requests.metrics()
+
+
+def labels(**values):
+    order = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
+    given = {"dry_run": "", "group": "", "version": "v1", "subresource": "", "component": "apiserver", **values}
+    return ",".join(f'{name}="{given[name]}"' for name in order)
+
+
+def test_totals_are_by_code_and_durations_are_not():
+    create = Request(verb="create", resource="deployments.apps", namespace="default", name="web", body=b"{}")
+
+    found = counted((create, 201, 0.003), (create, 201, 0.21), (create, 409, 0.003))
+
+    where = labels(verb="POST", group="apps", resource="deployments", scope="resource")
+    assert found[f'apiserver_request_total{{{where},code="201"}}'] == 2
+    assert found[f'apiserver_request_total{{{where},code="409"}}'] == 1
+    assert found[f'apiserver_request_duration_seconds_bucket{{{where},le="0.005"}}'] == 2
+    assert found[f'apiserver_request_duration_seconds_bucket{{{where},le="0.2"}}'] == 2
+    assert found[f'apiserver_request_duration_seconds_bucket{{{where},le="0.4"}}'] == 3
+    assert found[f"apiserver_request_duration_seconds_sum{{{where}}}"] == pytest.approx(0.216)
+    assert found[f"apiserver_request_duration_seconds_count{{{where}}}"] == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (
+            Request(verb="get", resource="pods", namespace="default", name="p"),
+            {"verb": "GET", "resource": "pods", "scope": "resource"},
+        ),
+        (
+            Request(verb="list", resource="pods", namespace="default"),
+            {"verb": "LIST", "resource": "pods", "scope": "namespace"},
+        ),
+        (Request(verb="list", resource="pods"), {"verb": "LIST", "resource": "pods", "scope": "cluster"}),
+        (
+            Request(verb="deletecollection", resource="widgets.example.com", namespace="default"),
+            {
+                "verb": "DELETECOLLECTION",
+                "group": "example.com",
+                "version": "v1beta2",
+                "resource": "widgets",
+                "scope": "namespace",
+            },
+        ),
+        (
+            Request(verb="patch", resource="pods", namespace="default", name="p", subresource="status", dry_run=True),
+            {"verb": "PATCH", "dry_run": "All", "resource": "pods", "subresource": "status", "scope": "resource"},
+        ),
+        (
+            Request(verb="get", resource="nothing", name="x"),
+            {"verb": "GET", "version": "", "resource": "nothing", "scope": "resource"},
+        ),
+    ],
+)
+def test_labels_are_upstreams(request_, expected):
+    assert counted((request_, 200, 0.0))[f'apiserver_request_total{{{labels(**expected)},code="200"}}'] == 1
+
+
+def test_requests_in_flight_are_those_begun_that_have_no_answer():
+    get = Request(verb="get", resource="pods", namespace="default", name="p")
+
+    found = counted((get, 200, 0.0), (get, 404, 0.0), begun=(3, 2))
+
+    assert found['apiserver_current_inflight_requests{request_kind="readOnly"}'] == 1
+    assert found['apiserver_current_inflight_requests{request_kind="mutating"}'] == 2
+
+
+def test_buckets_are_upstreams():
+    assert (len(BOUNDS), BOUNDS[0], BOUNDS[-1]) == (23, 0.005, 60.0)
