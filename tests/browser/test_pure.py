@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import json
 
 import pytest
 import yaml
@@ -81,9 +82,10 @@ def many(strategy, count):
 
 def test_a_document_printed_as_yaml_is_read_back_as_it_was(page):
     documents = many(DOCUMENTS, 200)
+    # As JSON texts: the driver's own way of handing values over loses a key such as __proto__.
     printed = page.ask(
-        "async (all) => { const {yaml} = await import('keplab/yaml.js'); return all.map((each) => yaml(each)); }",
-        documents,
+        "async (all) => { const {yaml} = await import('keplab/yaml.js'); return all.map((each) => yaml(JSON.parse(each))); }",
+        [json.dumps(each) for each in documents],
     )
 
     for document, text in zip(documents, printed, strict=True):
