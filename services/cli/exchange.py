@@ -64,7 +64,7 @@ def anonymise_option(command: F) -> F:
     return click.option(
         "--anonymise",
         "salt",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        type=click.Path(path_type=Path, dir_okay=False),
         metavar="SALTFILE",
         help="replace names by others of the same order, keyed by what the file holds",
     )(command)

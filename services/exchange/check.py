@@ -1,7 +1,7 @@
 """What is wrong with a snapshot, recording or trace before it is replayed, and what of it can be mended. Pure.
 
 Two families: what SimKube's `skctl validate` finds, by its codes, and what makes a replay differ from what was meant.
-Source: simulator 6.3; acrlabs/simkube, `sk-cli/src/validation`.
+SimKube's own: acrlabs/simkube, `sk-cli/src/validation`. Source: simulator 6.3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Version 2 keeps lifecycles by owner, a pair in an array, and by a hash of the pod's spec that only SimKube can take.
 Version 3 keeps them by owner and by the moment at which the owner became what it was then.
-Source: simulator 6.1; acrlabs/simkube, `sk-core/src/trace`.
+SimKube's own: acrlabs/simkube, `sk-core/src/trace`. Source: simulator 6.1.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A selector is `*`, or conditions joined by `&&`: `@t >= 10m` (seconds since the 
 or s), `PATH == VALUE`, `PATH != VALUE`, `exists(PATH)`, `!exists(PATH)`, and `$x := PATH | CONDITION`, which binds the
 elements of a list of which the condition is true. A path is `spec.containers[*].name`, with quotes where a name has
 dots. Comments begin with `#`. What else SimKube's grammar has is refused with line and column.
-Source: simulator 6.3; acrlabs/simkube, `sk-cli/src/skel/skel.pest`.
+SimKube's own: acrlabs/simkube, `sk-cli/src/skel/skel.pest`. Source: simulator 6.3.
 """
 
 from __future__ import annotations

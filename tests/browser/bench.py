@@ -230,8 +230,11 @@ the same machine. Times of frames are not asserted anywhere; tests assert counts
 Machine: {os.cpu_count()} CPUs, {memory:.0f} GiB, {platform.system()} {platform.release()}, Python {platform.python_version()}; load average
 {os.getloadavg()[0]:.1f} at the end, which the browser, the feed and this process have made, and whatever else ran. Chromium: {words}.
 
+A load above the number of CPUs means that others took part: what the page itself takes is the share of its scripts, and late frames and tasks are
+then mostly those that waited for a CPU.
+
 A frame of 16.7 ms is what the browser aims at; what is over it was late by that much. The memory of the renderer process has all
-of Chromium's own in it: an empty page of this shell has about 90 MiB. A seek unpacks one segment of 1,000 versions and folds it; where
+of Chromium's own in it. A seek unpacks one segment of 1,000 versions and folds it; where
 that segment was looked at shortly before, only the fold is left.
 """
 

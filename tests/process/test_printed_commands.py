@@ -63,6 +63,8 @@ HOW = {
     r"dra-driver.*": "ends with Ctrl-C; tests/process/test_dra_driver_by_hand.py",
     r"(run|trace) -o json": NAMED,
     r"(import|export|record|replay|scale|raw|snapshot).*": "tests/process/test_exchange.py runs each, with files of its own",
+    r"(trace-check|anonymise).*": "tests/unit/exchange and tests/scenarios/test_traces.py run each, with files of their own",
+    r"run gpus/gpus\.txt": "tests/scenarios/test_traces.py makes such a scenario, and runs it",
     r"sync.*": "follows a cluster until Ctrl-C; tests/component/exchange/test_sync.py",
     r"run (FILE|two-steps)\.yaml": "tests/scenarios/test_kep_140.py runs such files",
     r"diff RV1 RV2": READERS,

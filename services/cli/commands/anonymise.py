@@ -30,7 +30,7 @@ or SimKube stays one; all others become kwokctl's. Keep the salt to yourself: it
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--salt",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="SALTFILE",
     help="a file of at least 16 secret bytes",

@@ -103,7 +103,7 @@ NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 @click.option("-D", "--duration", default="", metavar="DURATION", help="end after so long (traces of SimKube)")
 @click.option(
     "--hooks",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="commands to run before and after, as SimKube's; needs --allow-hooks",
 )

@@ -41,7 +41,7 @@ applied before the file is looked at. The exit code is 1 when something is found
 @click.option("--explain", default="", metavar="CODE", help="say what a code means, or all; no file is read")
 @click.option(
     "--skel",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="rewrite the file by these commands first",
 )
@@ -82,7 +82,7 @@ def COMMAND(  # noqa: N802
             )
         target, given = write or file, options_of(options)
         if skel is not None:
-            commands = parse(skel.read_text("utf-8"), str(skel))
+            commands = parse(_text(skel), str(skel))
             _rewrite(found, source, target, _skel_edit(source, found, commands, str(skel)))
             source = Source(target)
         findings = _findings(source, found, given)
@@ -90,6 +90,13 @@ def COMMAND(  # noqa: N802
         if fix:
             _rewrite(found, source, target, mender)
     return _show(findings, mender, fix, target, output)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"--skel {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _explain(code: str) -> int:

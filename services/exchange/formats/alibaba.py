@@ -2,8 +2,8 @@
 
 GPUs are `nvidia.com/gpu`, their model a label. A pod that shares a GPU has `gpu_milli` of one: it is rounded up to a
 whole one, or (`gpu-share=milli`) GPUs are counted in thousandths over the node, without regard to which GPU has them.
-Pure but for reading the files and putting rows in order. Source: simulator 10; alibaba/clusterdata,
-`cluster-trace-gpu-v2023/README.md`.
+Pure but for reading the files and putting rows in order. Its columns: alibaba/clusterdata,
+`cluster-trace-gpu-v2023/README.md`. Source: simulator 10.
 """
 
 from __future__ import annotations

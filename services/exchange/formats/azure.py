@@ -2,7 +2,7 @@
 
 One machine type is the shape of all nodes; a request whose type does not run there is left out and counted. How many
 machines there were is not said: without `nodes` there are as many as the greatest sum of cpu or memory needs.
-Source: simulator 10; Azure/AzurePublicDataset, `AzureTracesForPacking2020.md`.
+Its columns: Azure/AzurePublicDataset, `AzureTracesForPacking2020.md`. Source: simulator 10.
 """
 
 from __future__ import annotations

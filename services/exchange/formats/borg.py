@@ -3,7 +3,7 @@
 Resources are shares of the greatest machine, so a scale is needed. An instance is a pod that is created when it was
 submitted and runs as long as its last run did; what the cell's own scheduler did (evictions, machines) is not replayed,
 but counted. Pure but for reading the files and putting rows in order.
-Source: simulator 10; google/cluster-data, `clusterdata_trace_format_v3.proto`.
+Its fields: google/cluster-data, `clusterdata_trace_format_v3.proto`. Source: simulator 10.
 """
 
 from __future__ import annotations

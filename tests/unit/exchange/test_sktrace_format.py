@@ -155,7 +155,7 @@ def test_kinds_that_the_mesh_does_not_serve_are_counted_or_unrolled():
     assert unrolled[0].notes == {"bare pods made of example.com/v1.Widget": 2}
 
 
-def test_pods_that_nobody_owns_have_their_run_time_at_once():
+def test_pods_without_an_owner_have_their_run_time_at_once():
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
