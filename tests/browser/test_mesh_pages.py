@@ -212,7 +212,7 @@ def test_2_a_process_that_is_killed_comes_back_and_the_fault_is_counted_and_mark
     choose(page, "claim-controller")
     before = int(cells(page, "claim-controller")[-1])
     page.raw.click(".break button >> nth=0")
-    page.until("() => document.querySelector('dialog')?.textContent.includes('Kill claim-controller?')")
+    page.until("() => document.activeElement?.closest('dialog')?.textContent.includes('Kill claim-controller?')")
     page.keys("Enter")
     page.until("(n) => Number(document.querySelector('[data-process=claim-controller] td:last-child').textContent) === n", before + 1)  # fmt: skip
     page.until("() => document.querySelector('[data-process=claim-controller] .state.fine')")
@@ -223,7 +223,7 @@ def test_2_a_process_that_is_killed_comes_back_and_the_fault_is_counted_and_mark
 def test_3_a_pause_is_shown_with_its_word_and_heals_early(page):
     choose(page, "controllers")
     page.raw.click(".break button >> nth=1")
-    page.until("() => document.querySelector('dialog')")
+    page.until("() => Boolean(document.activeElement?.closest('dialog'))")
     page.keys("Enter")
     page.until("() => /paused, \\d+ s more/.test(document.querySelector('[data-process=controllers]').innerText)")
     page.raw.click(".break button:has-text('heal')")
@@ -233,7 +233,7 @@ def test_3_a_pause_is_shown_with_its_word_and_heals_early(page):
 def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
     choose(page, "controllers")
     page.raw.select_option(".break select >> nth=0", "both")
-    page.until("() => document.querySelector('dialog')?.textContent.includes('both ways')")
+    page.until("() => document.activeElement?.closest('dialog')?.textContent.includes('both ways')")
     page.keys("Enter")
     page.until("() => document.querySelector('[data-process=controllers] .link.cut')")
     assert "✂ cut" in " ".join(cells(page, "controllers"))
