@@ -109,8 +109,8 @@ class Explainer:
         if queued is None or queued.info.spec.node_name or queued.pool is Pool.GATED:
             return [], []
         core = self.core
-        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self.now())
-        asked, groups = node_groups(filters, PodInfo(queued.info.pod))
+        runner, pod = core.profiles.of(queued.info).runner, PodInfo(queued.info.pod)
+        asked, groups = node_groups(runner, core.cache.columns, core.queue.nominator, self.now(), pod)
         return asked, msgspec.to_builtins(groups)
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:

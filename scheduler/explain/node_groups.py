@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import PodInfo
-from scheduler.explain.would_fit import Filters
+from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code
 
 NAMED_MAX = 50
@@ -44,14 +45,16 @@ class _Refusals(Diagnosis):
         self.refusals.append((plugin, named, rows.copy()))
 
 
-def node_groups(filters: Filters, pod: PodInfo) -> tuple[list[str], list[NodeGroup]]:
+def node_groups(
+    runner: Runner, columns: Columns, nominator: Nominator, now: float, pod: PodInfo
+) -> tuple[list[str], list[NodeGroup]]:
     """Return the filters that the pod concerns, in their order, and the nodes by their answers, the largest group
     first."""
-    columns, state = filters.cache.columns, CycleState(filters.now)
-    found = filters.runner.filter(state, pod, columns, filters.nominator)
+    state = CycleState(now)
+    found = runner.filter(state, pod, columns, nominator)
     said = _Refusals(columns.count, unresolvable=np.zeros(columns.capacity, bool))
-    filters.runner.diagnose(state, pod, columns, found, said)
-    asked = [name for name in filters.runner.points["filter"] if name not in state.skip_filter]
+    runner.diagnose(state, pod, columns, found, said)
+    asked = [name for name in runner.points["filter"] if name not in state.skip_filter]
     names_only = found.prepared.node_names
     if names_only is not None and found.prepared.rejection is None:
         absent = columns.valid & ~columns.mask_of(names_only)

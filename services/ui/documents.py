@@ -15,7 +15,7 @@ from services.api.resources import resources
 from services.api.switches import REGISTER, Switch
 from services.api.times import format_micro_time
 from services.experiments.style import GRAPHICS
-from services.recordings.format import DELETED, Version
+from services.recordings.format import DELETED, SUFFIX, Version
 from services.recordings.reader import Recording
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.decisions.difference import Compared, Difference, compare
@@ -63,6 +63,7 @@ def run_document(name: str, recording: Recording) -> dict[str, Any]:
     (first, last), (begin_s, end_s) = recording.rv_range, recording.time_range
     return {
         "id": name,
+        "file": recording.path.name.removesuffix(SUFFIX),
         "title": meta.title or meta.scenario or name,
         "scenario": meta.scenario,
         "arm": meta.arm,

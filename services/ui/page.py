@@ -43,6 +43,17 @@ STATIC: Final = Path(__file__).resolve().parent / "static"
 EVERYTHING, DECISIONS = "everything", "decisions"
 DETAILS: Final = (EVERYTHING, DECISIONS)
 """What of a recording goes into the file: everything; or columns, decisions and lines, without objects and bodies."""
+PARTS: Final = {
+    "segment": "columns",
+    "dict": "strings",
+    "history": "times",
+    "lines": "event lines",
+    "documents": "decisions and traces",
+    "objects": "tables of objects",
+    "docs": "bodies of objects",
+    "diff": "differences",
+}
+"""What the parts of a file are called."""
 LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
@@ -87,7 +98,8 @@ def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING) -> Wr
         raise ValueError(f"detail: want {' or '.join(DETAILS)}, not {detail!r}")
     runs = open_runs(paths)
     if not runs:
-        raise ValueError(f"there is no recording in {', '.join(map(str, paths)) or 'no path'}")
+        where = ", ".join(map(str, paths))
+        raise ValueError(f"there is no recording in {where}" if where else "name a recording to write the page of")
     index: dict[str, Any] = {"first": "0", "runs": {}}
     listed: list[dict[str, Any]] = []
     body: list[str] = []
@@ -116,7 +128,7 @@ def _elements(run: str, parts: _Parts, sizes: dict[str, int]) -> Iterator[str]:
     """Yield the elements of a run's parts, and add up their sizes."""
     for name, packed in parts.packed.items():
         text = base64.b64encode(packed).decode()
-        sizes[name.partition("-")[0]] += len(text)
+        sizes[PARTS[name.partition("-")[0]]] += len(text)
         yield f'<script type="application/octet-stream" id="replay-{run}-{name}">{text}</script>\n'
 
 
@@ -158,9 +170,8 @@ def _titled(run: dict[str, Any]) -> dict[str, Any]:
 def _advice(out: Path, size: int, sizes: Mapping[str, int], detail: str) -> str:
     if size <= LARGE:
         return ""
-    words = {"docs": "bodies of objects", "objects": "tables of objects", "segment": "columns", "lines": "lines"}
     most = sorted(sizes.items(), key=lambda each: -each[1])[:3]
-    parts = ", ".join(f"{words.get(name, name)} {number / 1e6:.0f} MB" for name, number in most)
+    parts = ", ".join(f"{name} {number / 1e6:.0f} MB" for name, number in most)
     how = "--detail decisions leaves objects out" if detail == EVERYTHING else "give fewer recordings"
     return f"{out} has {size / 1e6:.0f} MB ({parts}); {how}"
 

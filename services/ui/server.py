@@ -365,7 +365,13 @@ class Server:
         return answered(await explainers.queue(live.status["processes"]))
 
     async def _history(self, request: web.Request) -> web.Response:
-        run = await self._runs.of(self._recorded(request))
+        name = self._recorded(request)
+        try:
+            run = await self._runs.of(name)
+        except NotFound:
+            if name:
+                raise
+            return answered({"t": [], "rv": []})  # a mesh of which nothing is recorded
         return answered(await run.ask(documents.history))
 
     async def _trace(self, request: web.Request) -> web.Response:

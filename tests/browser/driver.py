@@ -1,7 +1,7 @@
 """The one place that knows the driver (Playwright): a browser that is Debian's Chromium, and pages that are watched.
 
 Another driver would fill the same few methods. Playwright promises nothing for builds that are not its own, so no
-more of it is used than this."""
+more of it is used than this. While a browser is open its loop runs in this thread: `asyncio.run` belongs into another one."""
 
 import os
 import shutil

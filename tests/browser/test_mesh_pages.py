@@ -192,8 +192,8 @@ def test_14_a_stale_edit_shows_theirs_and_yours(server, page):
     page.problems.clear()
 
 
-def test_14_without_the_flag_the_key_says_why(mesh, new_page, tmp_path):
-    """Check 2 as well: the buttons of faults are disabled and say how to enable them."""
+def test_14_without_the_flag_the_key_says_why(mesh, server, new_page, tmp_path):
+    """Check 2 as well: the buttons of faults are disabled and say how to enable them. The objects are those of `server`."""
     with PageServer("--data", mesh.data, "--recording", "none", cwd=tmp_path) as reader:
         page = new_page()
         page.open(f"{reader.base}/ui/#t={reader.token}")

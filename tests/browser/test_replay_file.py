@@ -96,10 +96,22 @@ def test_two_recordings_are_two_runs_and_their_difference_is_in_the_file(tmp_pat
     titles = page.ask(
         "() => [...document.querySelectorAll('header select option')].map((option) => option.textContent)"
     )
-    assert ["fail · seed 7 · made up", "unbind · seed 7 · made up"] == titles
+    assert ["fail · seed 7", "unbind · seed 7"] == titles
     assert page.ask("() => __keplab.source().diff('0', '1').then((found) => found.difference_count)") > 0
     page.raw.select_option("header select", "1")
     page.until("() => __keplab.state.run.value === '1' && __keplab.state.rv.value > 0")
+
+
+def test_runs_without_arms_are_called_by_their_files(tmp_path, new_page):
+    paths = [recorded.record(tmp_path / f"{name}.keprec", recorded.some_history()) for name in ("first", "second")]
+    page = new_page()
+    page.open(recorded.page_of(tmp_path, *paths))
+    titles = page.ask(
+        "() => [...document.querySelectorAll('header select option')].map((option) => option.textContent)"
+    )
+
+    assert ["first", "second"] == titles
+    assert "made up" == page.text("header .run .title")
 
 
 def test_why_a_pod_waits_is_in_the_file(replay, new_page):
@@ -125,6 +137,8 @@ def test_a_large_file_says_what_to_leave_out(tmp_path, history, monkeypatch):
 def test_bad_input_is_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"detail: want everything or decisions, not 'all'"):
         ui_page.write_page([], tmp_path / "a.html", "all")
+    with pytest.raises(ValueError, match="name a recording"):
+        ui_page.write_page([], tmp_path / "a.html")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"there is no recording in .*empty"):
         ui_page.write_page([tmp_path / "empty"], tmp_path / "a.html")

@@ -1,6 +1,6 @@
 // The shell: top bar, rail, page, time line, palette, help and keys.
 import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 'keplab/html.js';
-import {state, view, go, notify, select, momentOf, originOf, rowOf} from 'keplab/state.js';
+import {state, view, go, notify, select, momentOf, originOf, rowOf, runName} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
 import {kindWords} from 'keplab/words.js';
@@ -47,13 +47,13 @@ function Connection() {
 }
 
 function Top() {
-  const meta = state.meta.value, runs = meta.runs || [], id = state.run.value, origin = originOf(id);
+  const meta = state.meta.value, runs = meta.runs || [], id = state.run.value, origin = originOf(id), about = runs.find((each) => each.id === id), title = about && about.kind !== 'live' && about.title !== runName(about) ? about.title : '';
   return html`<header class="top">
     <a class="brand" href="#/cluster" aria-label="keplab, to the cluster">keplab</a>
-    <label class="run"><span class="word">run</span>
+    <label class="run" title=${title}><span class="word">run</span>
       <select value=${id} onChange=${(event) => showRun(event.target.value)} aria-label="run">
-        ${(runs.length ? runs : [{id: 'live', title: 'live'}]).map((each) => html`<option key=${each.id} value=${each.id}>${titleOf(each)}</option>`)}
-      </select></label>
+        ${(runs.length ? runs : [{id: 'live', title: 'live'}]).map((each) => html`<option key=${each.id} value=${each.id}>${runName(each)}</option>`)}
+      </select>${title && html`<span class="soft title">${title}</span>`}</label>
     <${Connection} />
     <span class="moment" title="version and time that are shown"><b class="rv">rv ${count(state.rv.value)}</b><span class="time">${moment(state.time.value, origin)}</span></span>
     <${Search} />
@@ -62,8 +62,6 @@ function Top() {
     <button class="icon-button" aria-label="help" title="keys (?)" onClick=${() => runCommand('shell.help')}>?</button>
   </header>`;
 }
-
-const titleOf = (run) => (run.kind === 'live' ? run.title || run.id : [run.arm, run.seed !== undefined && run.seed !== null && run.seed !== '' ? `seed ${run.seed}` : '', run.title || run.id].filter(Boolean).join(' · '));
 
 /** `/` searches names, `:` jumps to a kind: `:pods -n shop`. */
 function Search() {

@@ -49,7 +49,7 @@ export const timeOf = (line) => line.t ?? (line.mono_ns || 0) / 1e9;
 export function movesOf(line, whole) {
   const data = line.data || {}, pod = line.obj ? (line.obj.ns ? `${line.obj.ns}/${line.obj.name}` : line.obj.name) : '';
   if (line.ev === 'sched.moved') return [{from: data.from || '', to: data.to || '', by: data.by || '', hint: data.hint || '', pod}];
-  if (line.ev === 'sched.attempt' && data.outcome === 'scheduled') return [{from: 'in_flight', to: 'bound', by: line.node || data.node || '', hint: '', pod}];
+  if (line.ev === 'sched.attempt' && data.outcome === 'scheduled') return [{from: 'in_flight', to: 'bound', by: 'bind', hint: line.node || data.node || '', pod}];
   if (whole) return [];
   if (line.ev === 'sched.attempt') return [{from: 'in_flight', to: data.outcome === 'error' ? 'error_backoff' : 'unschedulable', by: (data.plugins || []).join(', ') || data.outcome || '', hint: '', pod}];
   if (line.ev === 'sched.gated') return [{from: '', to: 'gated', by: data.plugin || data.by || '', hint: '', pod}];

@@ -151,6 +151,14 @@ export function originOf(id) {
   return runOf(id)?.clock?.is_virtual ? 0 : wallOf(id);
 }
 
+/** What a run is called: its arm and seed, else its file. @param {any} run */
+export function runName(run) {
+  if (!run) return '';
+  if (run.kind === 'live') return run.title || run.id;
+  const seed = run.seed !== undefined && run.seed !== null && run.seed !== '' ? `seed ${run.seed}` : '';
+  return run.arm ? [run.arm, seed].filter(Boolean).join(' · ') : run.file || run.title || run.id;
+}
+
 /** The moment as it is copied: `run/arm/seed@rv`. @param {View} of */
 export function momentOf(of = view.peek()) {
   const run = (state.meta.peek().runs || []).find((each) => each.id === of.id);

@@ -1,6 +1,6 @@
 // Two runs beside each other with one playhead: the first decision that differs, and all others after it.
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, select, notify} from 'keplab/state.js';
+import {state, select, notify, runName} from 'keplab/state.js';
 import {source, openRun, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useWidth, useSummary} from 'keplab/answers.js';
@@ -14,7 +14,7 @@ const kept = signal({a: '', b: '', times: false, by: /** @type {'time'|'decision
 const change = (more) => { kept.value = {...kept.peek(), ...more}; };
 
 const runOf = (id) => (state.meta.value.runs || []).find((run) => run.id === id);
-const nameOf = (id) => { const run = runOf(id); return run ? [run.arm || run.title || run.id, run.arm && run.seed !== undefined && run.seed !== '' ? `seed ${run.seed}` : ''].filter(Boolean).join(' · ') : id; };
+const nameOf = (id) => { const run = runOf(id); return run ? runName(run) : id; };
 
 /** Two runs to begin with: of one scenario and seed, in two arms. */
 function guess(runs) {
@@ -110,7 +110,7 @@ function Pair() {
   const names = /** @type {[string, string]} */ ([nameOf(a), nameOf(b)]), words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = useMemo(() => differences.map((each, index) => ({...each, index})).filter((each) => words.every((word) => summary(each, names).toLowerCase().includes(word))), [differences, text]);
   useSummary(!found ? '' : difference ? `Difference ${at + 1} of ${found.difference_count}: ${summary(difference, names)}` : found.text || 'No difference.');
-  const choose = (letter, value, side) => html`<label><b class="letter">${letter}</b><select class="run-choice" aria-label="run ${letter}" value=${value} onChange=${(event) => change({[side]: event.target.value, at: 0})}><option value="">choose a run</option>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${[run.title || run.id, nameOf(run.id)].filter((word, index, all) => all.indexOf(word) === index).join(' · ')}</option>`)}</select></label>`;
+  const choose = (letter, value, side) => html`<label><b class="letter">${letter}</b><select class="run-choice" aria-label="run ${letter}" value=${value} onChange=${(event) => change({[side]: event.target.value, at: 0})}><option value="">choose a run</option>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${nameOf(run.id)}</option>`)}</select></label>`;
   const columns = [
     {id: 'number', title: '#', num: true, width: '62px', cell: (each) => count(each.index + 1), sort: (each) => each.index},
     {id: 'time', title: 'Time', num: true, width: '100px', cell: (each) => `${each.at_s.toFixed(3)} s`, sort: (each) => each.at_s},

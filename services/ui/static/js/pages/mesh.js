@@ -78,7 +78,7 @@ function Ask() {
 }
 
 const Sign = ({process}) => {
-  const fine = process.ready && process.state !== 'Stopped' && process.state !== 'Gone', words = process.fault ? faultWords(process.fault) : fine ? 'ready' : String(process.state || 'not ready').toLowerCase();
+  const fine = process.ready && process.state !== 'Stopped' && process.state !== 'Gone', words = process.fault ? faultWords(process.fault) : process.state === 'Recorded' ? 'recorded' : fine ? 'ready' : String(process.state || 'not ready').toLowerCase();
   return html`<span class="state ${process.fault ? 'broken' : fine ? 'fine' : 'away'}">${words}${!fine && process.next_try_in_s ? `, again in ${span(process.next_try_in_s)}` : ''}</span>`;
 };
 
