@@ -58,7 +58,7 @@ def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
             default="pending",
         ),
         Option("format", NAME, "its format", otherwise="known by its content"),
-        Option("options", PAIRS, "what this format alone understands, by name", default=""),
+        Option("options", PAIRS, "what this format alone understands, by name", otherwise="none"),
         Option("beside", choice("yes", "no"), "whether the next lines are run meanwhile", default="no"),
     ),
     check=_check_play,
