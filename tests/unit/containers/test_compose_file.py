@@ -107,7 +107,9 @@ def test_every_variable_is_a_flag_of_the_process_and_its_value_is_read(settings)
 def test_every_file_that_a_container_is_pointed_to_is_in_one_of_its_volumes(settings, tmp_path):
     services = active(settings)
     command = services["setup"]["command"]
-    make_credentials([word.replace("--out=/credentials", f"--out={tmp_path}") for word in command[2:]])
+    places = {"--out=/credentials": f"--out={tmp_path}", "--switches=/switches": f"--switches={tmp_path / 'switches'}"}
+    (tmp_path / "switches").mkdir()
+    make_credentials([places.get(word, word) for word in command[2:]])
     folders = {
         volume: tmp_path / Path(target).relative_to("/credentials")
         for volume, target, *_ in (text.split(":") for text in services["setup"]["volumes"])
