@@ -18,20 +18,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SHARE = (
     "tests/unit/api",
-    "tests/unit/cli",
     "tests/unit/client",
-    "tests/scenarios/test_runaway.py",
+    "tests/unit/cli/test_closed_output.py",
+    "tests/unit/cli/test_command_table.py",
+    "tests/unit/cli/test_mistakes.py",
+    "tests/unit/cli/test_narrow_terminals.py",
+    "tests/scenarios/test_seeds.py",
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
-    "--ignore=tests/unit/cli/test_new.py",
-    "--ignore=tests/unit/cli/test_bench_scheduler_command.py",
+    "--ignore=tests/unit/api/cel",
     "-n",
     "2",
     "--dist",
     "loadfile",
 )
-"""What differed between versions of Python so far: parsers and their messages, msgspec, click, asyncio, signals, packaging; without what
-runs other tests or benchmarks, which is most of its time."""
+"""What differed between versions of Python so far, in little time: parsers and their messages, msgspec, click, asyncio, signals,
+packaging. `make test-newest` runs the rest."""
 KEPT = ("{PYENV_ROOT}/versions/*/bin", "{UV_PYTHON_INSTALL_DIR}/*/bin")
 PROBE = """
 import sys, sysconfig

@@ -21,7 +21,8 @@ def clone(tmp_path_factory):
 
 
 def _type(commands, clone):
-    environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE")}
+    of_tests = ("NO_COLOR", "PYTHONDONTWRITEBYTECODE", "KEPLAB_RUNS")
+    environ = {name: value for name, value in os.environ.items() if name not in of_tests}
     environ |= {
         "PYTHONPATH": str(clone),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}",

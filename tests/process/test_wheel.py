@@ -69,11 +69,11 @@ def test_a_wheel_knows_its_version_and_runs_shipped_scenarios_by_name(installed,
     assert result["passed"]
 
 
-def test_a_wheel_has_the_whole_page(site):
+def test_a_wheel_has_the_whole_page(installed):
     files = {path.relative_to(ROOT) for path in (ROOT / "services" / "ui" / "static").rglob("*") if path.is_file()}
 
     assert files
-    assert {path for path in files if not (site / path).is_file()} == set()
+    assert {path for path in files if not (installed[1] / path).is_file()} == set()
 
 
 def test_a_wheel_makes_skeletons(keplab, tmp_path):
