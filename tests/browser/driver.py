@@ -63,7 +63,10 @@ class Page:
     def open(self, address):
         """Open an address, and wait until the shell is drawn and a state is shown."""
         self.raw.goto(str(address) if "://" in str(address) else Path(address).resolve().as_uri())
-        return self.until("() => window.__keplab && document.querySelector('.rail') && __keplab.state.rv.value > 0")
+        self.until("() => window.__keplab && document.querySelector('.rail') && __keplab.state.rv.value > 0")
+        # Keys are listened to once the effects of the first drawing have run, which is after the frame that shows it.
+        frame = "new Promise((then) => requestAnimationFrame(() => setTimeout(then)))"
+        return self.ask(f"async () => {{ await {frame}; await {frame}; return true; }}")
 
     def until(self, script, argument=None):
         """Wait until a function of the page says true; returns its value."""
