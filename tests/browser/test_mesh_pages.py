@@ -230,6 +230,7 @@ def test_3_a_pause_is_shown_with_its_word_and_heals_early(page):
     page.until("() => /paused, \\d+ s more/.test(document.querySelector('[data-process=controllers]').innerText)")
     page.raw.click(".break button:has-text('heal')")
     page.until("() => !document.querySelector('[data-process=controllers] .state.broken')")
+    assert "paused" not in " ".join(cells(page, "controllers"))
 
 
 def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
