@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -283,7 +285,9 @@ def test_13_cancelled_after_the_first_run_nothing_is_left(server, page):
     page.raw.click(f"[data-job='{job['id']}'] >> text=cancel")
     page.until("(id) => document.querySelector(`[data-job='${id}']`).dataset.state === 'Cancelled'", job["id"])
     server.eventually(f"jobs/{job['id']}", lambda found: found["exit_code"] is not None)
-    left = subprocess.run(["pgrep", "-f", "--", "stories/two-pods.txt"], capture_output=True, text=True, check=False)
+    words = shlex.split(job["command"])
+    report = words[words.index("--report") + 1]
+    left = subprocess.run(["pgrep", "-f", "--", re.escape(report)], capture_output=True, text=True, check=False)
     assert "" == left.stdout
 
 

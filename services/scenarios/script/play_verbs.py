@@ -140,7 +140,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
     meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
     """
     values = step.values
-    rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are")
+    rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
     clock = context.mesh.clock
     source = source_of(context.scenario, step.args[0])
     stream = _opened(source, step, clock.wall())
