@@ -48,6 +48,7 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.reported import reported_record, taken_over
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
@@ -246,6 +247,13 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
+        if record is None and (begun := self._begun(pod)) is not None:
+            shown, record = begun
+            self._adopt(shown, key, record, traceparent, now)
+            if (made := self.table.pods.get(key)) is not None:
+                self.table.perform(made, made.update(pod, now), now)
+            self._keep(key, now)
+            return
         if record is not None and not (pod.is_terminal and record.is_finished):
             if self._asks_again(record):
                 self._rechecks[key] = record, traceparent
@@ -264,6 +272,18 @@ class Kubelet:
             self.out.start_span(key, pod, traceparent)
             self.admission.decide(pod, key, now)
 
+    def _begun(self, pod: KubeletPod) -> tuple[KubeletPod, PodRecord] | None:
+        """Return a pod that was imported while it ran, as it was reported, and what runs of it; None for any other."""
+        shown = taken_over(pod) if pod.metadata.deletion_timestamp is None else None
+        record = reported_record(shown, (), self.runtime.times.offset_s) if shown is not None else None
+        return (shown, record) if shown is not None and record is not None else None
+
+    def _keep(self, key: WorkerKey, now: float) -> None:
+        """Have what was taken over outlive this kubelet."""
+        if (made := self.table.pods.get(key)) is not None:
+            made.save()
+            self.table.perform(made, made.advance(now), now)
+
     def _asks_again(self, record: PodRecord) -> bool:
         """Whether a pod that ran before this kubelet began is asked again if it may use its claims (kep-5194 4)."""
         runs = any(each.exit_code < 0 for each in record.containers)
@@ -277,10 +297,9 @@ class Kubelet:
             self._forget_record(record, key, now)
             return
         self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
-        if problem and (made := self.table.pods.get(key)) is not None:
+        if problem:
             # The next kubelet must not find running what this one ended.
-            made.save()
-            self.table.perform(made, made.advance(now), now)
+            self._keep(key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.

@@ -37,6 +37,7 @@ from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.recorded import decisions_of, explanation
 from services.telemetry.eventlog import Line
 from services.ui import documents
+from services.ui.lines import shown_of
 from services.ui.runs import open_runs
 from services.ui.static_files import INDEX, hash_of
 
@@ -61,15 +62,12 @@ COMPARED: Final = "experiments"
 LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
-LINES_MAX: Final = 20_000
 ATTEMPTS_MAX: Final = 20
 TRACES_MAX: Final = 200
 TEXT_MAX: Final = 400
 LEVEL: Final = 6
 _LENGTH: Final = struct.Struct("<I")
 _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
-_NOISE: Final = ("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync")
-"""Lines that say nothing which the page shows."""
 
 
 @dataclass
@@ -265,11 +263,8 @@ def _stream(all_frames: Iterable[bytes]) -> bytes:
 
 
 def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines that the page shows: decisions always, others while there is place for them."""
-    wanted = [line for line in lines if line.ev not in _NOISE and _is_shown(line)]
-    if detail == DECISIONS or len(wanted) > LINES_MAX:
-        wanted = [line for line in wanted if _is_decision(line) or line.ev.startswith(("proc.", "fault.", "ui."))]
-    for line in wanted[-LINES_MAX:]:
+    """Yield the lines that the page shows."""
+    for line in shown_of(lines, only_decisions=detail == DECISIONS)[0]:
         made = {
             "seq": line.seq,
             "t": round(recording.time_of(line), 6),
@@ -284,17 +279,6 @@ def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator
             "data": {name: _short(value) for name, value in line.data.items() if name != "content_sha256"},
         }
         yield {name: value for name, value in made.items() if value not in (None, "", {})}
-
-
-def _is_decision(line: Line) -> bool:
-    return line.ev.startswith(("sched.", "kubelet.")) or line.ev == "store.commit"
-
-
-def _is_shown(line: Line) -> bool:
-    """Whether a line is no commit, or one that ends something: a deletion, a pod's last step."""
-    if line.ev != "store.commit":
-        return True
-    return line.data.get("type") == DELETED or line.data.get("phase") in ("Failed", "Succeeded")
 
 
 def _short(value: Any) -> Any:

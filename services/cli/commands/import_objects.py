@@ -64,6 +64,7 @@ Examples:
   keplab import snapshot.yaml --into-scenario shop     a folder with a scenario that begins from it
   keplab import nodes.csv pods.csv --from 1d --to 2d --compress 24x --into-scenario gpus    of Alibaba's trace
   keplab import snapshot.yaml --anonymise salt --into-scenario shop                    without its names
+  keplab import day.yaml --into day.keprec             a recording, for `keplab ui --run day.keprec`
 
 \b
 Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
@@ -119,6 +120,13 @@ Wanted = Callable[[Document], bool]
     metavar="DIR",
     help="make a scenario that begins from the file, instead",
 )
+@click.option(
+    "--into",
+    "into",
+    type=click.Path(path_type=Path),
+    metavar="FILE.keprec",
+    help="make a recording of the files, for `keplab ui --run`, instead",
+)
 @data_option
 @output_option
 def COMMAND(  # noqa: N802
@@ -144,6 +152,7 @@ def COMMAND(  # noqa: N802
     lenient: bool,
     dry_run: bool,
     folder: Path | None,
+    into: Path | None,
     data: Path,
     output: str,
 ) -> int:
@@ -164,6 +173,11 @@ def COMMAND(  # noqa: N802
         if salt is not None and files:
             copy = anonymised_copy([source_of(path) for path in files], salt, format_name or "", given)
             files, format_name, given = (copy.path,), None, {}
+        if into is not None:
+            if not files:
+                fail("--into: want files; of a cluster `keplab record --kubeconfig` makes one that can be imported")
+            is_all = not (kinds or namespaces or selector)
+            return _into_recording(files, format_name or "", into, given, None if is_all else wanted, lenient)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)
         key = read_salt(salt) if salt is not None else None
         asked = _Asked(
@@ -396,6 +410,21 @@ def _convert(stream: Stream, path: Path) -> tuple[bool, bool]:
             has_changes = True
             writer.change(change)
     return has_nodes, has_changes
+
+
+def _into_recording(
+    files: Sequence[Path],
+    format_name: str,
+    path: Path,
+    options: Mapping[str, str],
+    wanted: Wanted | None,
+    lenient: bool,
+) -> int:
+    from services.cli.into_recording import write_recording
+
+    reading = Reading(RealClock().wall(), lenient, options)
+    title = ", ".join(each.name for each in files)
+    return write_recording(path, title, _streams(files, format_name, reading), reading.began_wall_s, wanted)
 
 
 def scenario_text(
