@@ -23,7 +23,7 @@ from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.decisions.difference import Compared, Difference, compare
 from services.scenarios.recorded import decisions_of, explained, queue_at
 from services.scenarios.traces.document import document as trace_document
-from services.scenarios.traces.waterfall import waterfall
+from services.scenarios.traces.waterfall import SpanGraph, waterfall
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
@@ -261,7 +261,9 @@ def mesh(lines: Iterable[Line]) -> dict[str, Any]:
     return {"processes": processes, "links": [], "faults": [], "conditions": [], "error": ""}
 
 
-def trace(spans: Iterable[FinishedSpan], namespace: str, name: str, *, whole: bool = False) -> dict[str, Any]:
+def trace(
+    spans: Iterable[FinishedSpan] | SpanGraph, namespace: str, name: str, *, whole: bool = False
+) -> dict[str, Any]:
     """Return a pod's spans and critical path, as `keplab trace -o json` prints them, with depths. Raises: NotFound."""
     found = waterfall(spans, name, namespace, whole=whole)
     if found is None:

@@ -35,6 +35,7 @@ from services.recordings.model import Model
 from services.recordings.reader import Recording
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.recorded import decisions_of, explanation
+from services.scenarios.traces.waterfall import SpanGraph
 from services.telemetry.eventlog import Line
 from services.ui import documents
 from services.ui.lines import shown_of
@@ -299,10 +300,10 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
         "kinds": documents.kind_documents(recording),
         **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
-    spans = list(recording.spans())
-    for pod in itertools.islice(whys.pods, TRACES_MAX) if spans else ():
+    graph = SpanGraph(recording.spans())
+    for pod in itertools.islice(whys.pods, TRACES_MAX) if graph.by_id else ():
         namespace, _, name = pod.partition("/")
-        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(spans, ns, of))  # type: ignore[misc]
+        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
     return made
 
 

@@ -47,6 +47,14 @@ def written(folder, made):
     return path
 
 
+def recorded_pair(folder):
+    """Record seed 3 of both arms; returns the folder."""
+    for arm in ("fail", "unbind"):
+        path = folder / f"{recording_name(arm, 3)}{SUFFIX}"
+        recorded.record(path, recorded.some_history(), arm=arm, seed=3, attempts=arm == "fail")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def made():
     return a_comparison()
@@ -308,10 +316,7 @@ def test_without_scripts_the_sentence_the_table_and_the_command_are_read(file, m
 
 
 def test_recordings_of_one_seed_are_opened_from_the_comparison(tmp_path, new_page):
-    for arm in ("fail", "unbind"):
-        path = tmp_path / f"{recording_name(arm, 3)}{SUFFIX}"
-        recorded.record(path, recorded.some_history(), arm=arm, seed=3, attempts=arm == "fail")
-    found = a_comparison(recordings=str(tmp_path), scenario="made-up")
+    found = a_comparison(recordings=str(recorded_pair(tmp_path)), scenario="made-up")
     page = new_page()
     page.open(written(tmp_path, found))
     assert "the only one that is recorded" in page.text(".recorded")
