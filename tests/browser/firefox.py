@@ -1,6 +1,6 @@
 """Firefox without a driver of its own: asked over WebDriver BiDi, the protocol that it serves itself.
 
-Source: https://w3c.github.io/webdriver-bidi/ (session.new, browsingContext.navigate, script.evaluate, log.entryAdded).
+Its specification is at https://w3c.github.io/webdriver-bidi/; used are session.new, browsingContext.navigate, script.evaluate, log.entryAdded.
 """
 
 import asyncio
