@@ -1,6 +1,7 @@
 """Firefox without a driver of its own: asked over WebDriver BiDi, the protocol that it serves itself.
 
-Its specification is at https://w3c.github.io/webdriver-bidi/; used are session.new, browsingContext.navigate, script.evaluate, log.entryAdded.
+Its specification: https://w3c.github.io/webdriver-bidi/; used are session.new, session.subscribe, browsingContext.getTree and
+navigate, script.evaluate, and the event log.entryAdded.
 """
 
 import asyncio
