@@ -65,6 +65,8 @@ from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts
 
 _NO_POD = KubeletPod()
+SPELLING_S = 0.01
+"""By so much clocks of two processes may differ in what they spell of one moment."""
 
 
 class Kubelet:
@@ -296,7 +298,9 @@ class Kubelet:
     def _begun(self, pod: KubeletPod) -> tuple[KubeletPod, PodRecord] | None:
         """Return a pod that was imported while it ran, as it was reported, and what runs of it; None for any other."""
         shown = taken_over(pod) if pod.metadata.deletion_timestamp is None else None
-        record = reported_record(shown, (), self.runtime.times.offset_s) if shown is not None else None
+        # Texts have whole seconds: a little later, so that the next kubelet's clock spells the same second.
+        base_s = self.runtime.times.offset_s - SPELLING_S
+        record = reported_record(shown, (), base_s) if shown is not None else None
         return (shown, record) if shown is not None and record is not None else None
 
     def _keep(self, key: WorkerKey, now: float) -> None:

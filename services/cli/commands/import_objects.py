@@ -41,6 +41,7 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.cli.pausing import controllers_paused
 from services.exchange.anonymiser import WALL_S, anonymise_files, ranking, read_salt
 from services.exchange.cluster import Cluster
 from services.exchange.format import NO_OPTIONS, Format, Reading, format_of, open_stream
@@ -68,8 +69,8 @@ Examples:
 
 \b
 Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
-reported and left out. Of a cluster nothing but get and list is asked; neither Leases, Events nor what
-Secrets hold is copied.
+reported and left out. Controllers and schedulers are paused meanwhile. Of a cluster nothing but get and list is asked;
+neither Leases, Events nor what Secrets hold is copied.
 """
 Wanted = Callable[[Document], bool]
 
@@ -301,7 +302,8 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
         with progress_bar("loading", quiet=False, is_transient=True) as bar:
             task = bar.add_task("", total=count)
             loader = Loader(client, rules, progress=lambda done, _: bar.update(task, completed=done))
-            return await loader.load(objects)
+            async with controllers_paused(data) as pause:
+                return await loader.load(pause.noting(objects))
 
 
 def _count(objects: Iterator[Placed], output: str) -> int:
