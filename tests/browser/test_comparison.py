@@ -10,6 +10,7 @@ from services.experiments.document import recording_name
 from services.experiments.figures import Scale
 from services.experiments.shown import page_document
 from services.recordings.format import SUFFIX
+from services.scenarios.measures.register import MEASURES
 from services.ui.comparison_page import comparison_page
 from tests.browser import recorded
 from tests.unit.experiments.runs import A, B, a_failed_run, a_run, compared
@@ -27,14 +28,16 @@ def rows(end_s, failed, peak):
     ]  # fmt: skip
 
 
-def a_comparison(end_s=2.0, seeds=7, **more):
-    """Two arms in which pods fail, run, or are never there, and measures of all states."""
+def a_comparison(end_s=2.0, seeds=7, differing=(), **more):
+    """Two arms in which pods fail, run, or are never there, and measures of all states; `differing`: more of those that
+    differ."""
     fates = {"fail": {f"web#{n}": ("Failed on n1",) for n in range(20)}, "unbind": {"web#0": ("Running on n2", 1.5)}}
     runs = [
         a_run(
             arm, seed, fates[arm], rows(end_s, (0.0, 15.0 + seed)[arm == "fail"], 30.0 + seed),
             pods_failed=(0.0, 15.0 + seed)[arm == "fail"], time_to_running_p50_s=0.2 + seed / (50 if arm == "fail" else 40),
             victims=0.0, unbinds=None, api_writes=9.0,
+            **{name: seed / 7 + len(arm) for name in differing},
         )
         for seed in range(seeds) for arm in ("fail", "unbind")
     ]  # fmt: skip
@@ -290,9 +293,15 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(file, new_page, 
 
 
 def test_it_prints_on_two_sheets_in_light_colours(tmp_path, new_page):
+    """As many measures differ as in the runaway."""
+    differing = [
+        each.name
+        for each in MEASURES
+        if each.name not in ("pods_failed", "victims", "unbinds", "api_writes", "time_to_running_p50_s")
+    ][:20]
     page = new_page(scheme="dark")
-    page.open(written(tmp_path, a_comparison(about="What it is about. " * 20)), shows=DRAWN)
-    assert 1 <= page.sheets() <= 2
+    page.open(written(tmp_path, a_comparison(differing=differing, about="What it is about. " * 20)), shows=DRAWN)
+    assert 2 == page.sheets()
     page.raw.emulate_media(media="print")
 
     assert ["#fbfaf7", "none", "none"] == page.ask(
@@ -330,3 +339,23 @@ def test_recordings_of_one_seed_are_opened_from_the_comparison(tmp_path, new_pag
     names = page.ask("() => [...document.querySelectorAll('.rail .name')].map((each) => each.textContent)")
     assert {"Comparison", "Cluster", "Difference"} <= set(names)
     assert "unbind · seed 3" == page.ask("() => document.querySelector('.top select').selectedOptions[0].textContent")
+
+
+def test_a_thousand_seeds_are_as_many_dots_as_can_be_seen_and_the_rest_is_counted(tmp_path, new_page):
+    values = [float(seed % 3) for seed in range(1000)]
+    runs = [
+        a_run(arm, seed, pods_failed=value + (arm == "fail"))
+        for seed, value in enumerate(values)
+        for arm in ("fail", "unbind")
+    ]
+    page = new_page()
+    page.open(written(tmp_path, compared(runs)), shows=DRAWN)
+    rows = page.ask(
+        "() => [...document.querySelectorAll('.dots g')].map((row) => row.querySelectorAll('circle').length)"
+    )
+    page.raw.click("tr[data-measure=pods_failed] button")
+    page.until("() => document.querySelector('tr.runs')")
+
+    assert [3, 3] == rows
+    assert "fail, 334 seeds: 1" == page.ask("() => document.querySelector('.dots title').textContent")
+    assert "800 more seeds are in the JSON document." in page.text("tr.runs")
