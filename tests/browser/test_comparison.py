@@ -8,10 +8,11 @@ from axe_playwright_python.sync_playwright import Axe
 from services.experiments.axis import ticks, time_ticks
 from services.experiments.document import recording_name
 from services.experiments.figures import Scale
+from services.experiments.run_page import RunPage
 from services.experiments.shown import page_document
 from services.recordings.format import SUFFIX
 from services.scenarios.measures.register import MEASURES
-from services.ui.comparison_page import comparison_page
+from services.ui.result_page import comparison_page, runs_page
 from tests.browser import recorded
 from tests.unit.experiments.runs import A, B, a_failed_run, a_run, compared
 
@@ -359,3 +360,30 @@ def test_a_thousand_seeds_are_as_many_dots_as_can_be_seen_and_the_rest_is_counte
     assert [3, 3] == rows
     assert "fail, 334 seeds: 1" == page.ask("() => document.querySelector('.dots title').textContent")
     assert "800 more seeds are in the JSON document." in page.text("tr.runs")
+
+
+# --- single runs
+
+
+def test_the_page_of_a_run_has_what_was_expected_its_figures_and_its_plot(tmp_path, new_page):
+    document = {
+        "scenario": HOSTILE, "mode": "simulated", "seed": 3, "switches": ["kubelet.on_reject=unbind"], "digest": "0a1b",
+        "passed": False, "error": "", "measures": {"time_to_running_p50_s": 1.5, "unbinds": 0.0}, "virtual_s": 5.0,
+        "wall_s": 0.5, "violations": [],
+        "expectations": [{"line": 3, "text": "expect x", "passed": False, "seen": HOSTILE, "at_s": 1.25}],
+    }  # fmt: skip
+    path = tmp_path / "run.html"
+    path.write_text(runs_page([RunPage(document, samples=rows(2.0, 1.0, 5.0), command="keplab run x.txt")]))
+    page = new_page(scheme="dark")
+    page.open(path, shows=DRAWN)
+    cells = page.ask(
+        "() => [...document.querySelectorAll('section:first-of-type tbody td')].map((cell) => cell.textContent)"
+    )
+
+    assert (HOSTILE, f"Run · {HOSTILE}") == (page.text("h1"), page.ask("() => document.title"))
+    assert ["1.250 s", "3", "expect x", HOSTILE, "not met"] == cells
+    assert 3 == page.ask("() => document.querySelectorAll('.phase-plot .median').length")
+    assert "Time to Running, p50\t1.50 s" in page.text("article")
+    assert "keplab run x.txt" == page.text(".command code")
+    assert [] == [each["id"] for each in Axe().run(page.raw).response["violations"]]
+    assert 1 == page.sheets()
