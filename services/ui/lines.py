@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
-from typing import Final, NamedTuple
+from sys import intern
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,8 +20,8 @@ from services.telemetry.eventlog import Line
 from services.telemetry.pieces import files_of
 
 KEPT: Final = 5_000
-READ_BYTES_MAX: Final = 1 << 20
-"""So much of one file is read at a time."""
+READ_BYTES_MAX: Final = 1 << 18
+"""So much of one file is read at a time: of each file that much is held, decoded, while all are merged."""
 LINES_MAX: Final = 20_000
 """So many lines of a recording a page is given."""
 NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync"))
@@ -124,6 +125,12 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
+    facts: tuple[dict[str, Any], ...] = (line.obj or {}, line.data)
+    for known in facts:
+        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
+        for name, value in known.items():
+            if type(value) is str:
+                known[name] = intern(value)
     shown = redacted_line(line)
     return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
 

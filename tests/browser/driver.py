@@ -57,6 +57,7 @@ class Page:
     def __init__(self, page: _Page):
         self.raw = page
         self.problems, self.requests = [], []
+        self._network = None
         page.on(
             "console",
             lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
@@ -97,6 +98,14 @@ class Page:
 
     def text(self, selector):
         return self.raw.inner_text(selector)
+
+    def throughput(self, bytes_s):
+        """Have the page receive so many bytes a second; 0: as many as there are."""
+        if self._network is None:
+            self._network = self.raw.context.new_cdp_session(self.raw)
+            self._network.send("Network.enable")
+        limits = {"offline": False, "latency": 0, "downloadThroughput": bytes_s or -1, "uploadThroughput": -1}
+        self._network.send("Network.emulateNetworkConditions", limits)
 
     def script_share(self, seconds):
         """Return the share of the main thread's time that the page's own scripts take, of so many seconds."""

@@ -16,7 +16,7 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     format_option,
@@ -30,6 +30,7 @@ from services.cli.exchange import (
     source_of,
     writing,
 )
+from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import progress_bar
 from services.cli.output import (
     EXIT_FAILED,
@@ -68,8 +69,8 @@ Examples:
 
 \b
 Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
-reported and left out. Of a cluster nothing but get and list is asked; neither Leases, Events nor what
-Secrets hold is copied.
+reported and left out. Controllers and schedulers are paused meanwhile. Of a cluster nothing but get and list is asked;
+neither Leases, Events nor what Secrets hold is copied.
 """
 Wanted = Callable[[Document], bool]
 
@@ -301,7 +302,8 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
         with progress_bar("loading", quiet=False, is_transient=True) as bar:
             task = bar.add_task("", total=count)
             loader = Loader(client, rules, progress=lambda done, _: bar.update(task, completed=done))
-            return await loader.load(objects)
+            async with controllers_paused(data) as pause:
+                return await loader.load(pause.noting(objects))
 
 
 def _count(objects: Iterator[Placed], output: str) -> int:
@@ -420,7 +422,7 @@ def _into_recording(
     wanted: Wanted | None,
     lenient: bool,
 ) -> int:
-    from services.cli.into_recording import write_recording
+    from services.cli.exchange.into_recording import write_recording
 
     reading = Reading(RealClock().wall(), lenient, options)
     title = ", ".join(each.name for each in files)

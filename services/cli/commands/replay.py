@@ -17,7 +17,7 @@ from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands.import_objects import scenario_text
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     client_of,
@@ -34,6 +34,7 @@ from services.cli.exchange import (
     show_played,
     source_of,
 )
+from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import PodsView
 from services.cli.output import (
     EXIT_FAILED,
@@ -262,7 +263,8 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
             keeps_existing=is_simulators,
             has_kubelets=True,
         )
-        loaded = await Loader(client, rules).load(stream.objects)
+        async with controllers_paused(data) as pause:
+            loaded = await Loader(client, rules).load(pause.noting(stream.objects))
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         gate = LifecycleGate(api, clock, seeded_random(None), stream.runtimes, speed=speed) if stream.runtimes else None
         lives = asyncio.create_task(gate.run()) if gate is not None else None
