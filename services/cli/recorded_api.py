@@ -79,20 +79,27 @@ class RecordedApi:
         versions = self.recording.versions_of(kind.title, place, name)
         if not versions:
             raise Refused(f'{kind.title} "{name}" not found in the recording', NOT_FOUND)
-        shown = versions[-(limit or CHANGES_MAX) :]
+        left_out = max(0, len(versions) - (limit or CHANGES_MAX))
         metadata: dict[str, Any] = {
             "resourceVersion": str(self.recording.rv_range[1]),
             "windowStart": str(self.recording.rv_range[0]),
         }
-        if len(shown) < len(versions):
-            metadata["remainingItemCount"] = len(versions) - len(shown)
-        return {"kind": "ChangeList", "metadata": metadata, "items": list(self._changes(versions))[-len(shown) :]}
+        if left_out:
+            metadata["remainingItemCount"] = left_out
+        return {"kind": "ChangeList", "metadata": metadata, "items": list(self._changes(versions, left_out))}
 
-    def _changes(self, versions: list[Version]) -> Iterator[dict[str, Any]]:
+    def _body(self, version: Version) -> Document | None:
+        raw = self.recording.body(version.sha)
+        body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+        return body
+
+    def _changes(self, versions: list[Version], left_out: int) -> Iterator[dict[str, Any]]:
+        """Yield the changes after the first so many."""
         wall_s, before = self.recording.meta.clock.wall_s, None
-        for each in versions:
-            raw = self.recording.body(each.sha)
-            body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+        if left_out and versions[left_out - 1].type != DELETED:
+            before = self._body(versions[left_out - 1])
+        for each in versions[left_out:]:
+            body = self._body(each)
             now = None if each.type == DELETED else body
             changed = differences(before, now) if body is not None or each.type == DELETED else []
             yield {
@@ -140,8 +147,7 @@ class RecordedApi:
         for (resource, ns, each), version in sorted(self.recording.state_at(rv).items()):
             if resource != kind.title or namespace not in ("", ns) or wanted.name not in ("", each):
                 continue
-            raw = self.recording.body(version.sha)
-            body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+            body = self._body(version)
             if _is_selected(kind, version, body, by_label, by_field):
                 found.append((version, body))
         return found
@@ -149,8 +155,7 @@ class RecordedApi:
     def _table(self, kind: ServedKind, found: list[tuple[Version, Document | None]], rv: int) -> dict[str, Any]:
         known = resources().get(kind.title)
         columns: tuple[Column, ...] = known.columns if known is not None and known.columns else (NAME, AGE)
-        at_s = next((each.t for each in self.recording.versions(rv - 1)), 0.0)
-        wall_s = self.recording.meta.clock.wall_s + at_s
+        wall_s = self.recording.meta.clock.wall_s + self.recording.time_at(rv)
         rows = []
         for version, body in found:
             metadata = {"namespace": version.ns, "name": version.name}

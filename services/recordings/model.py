@@ -596,8 +596,8 @@ class Model:
         return (self.nodes if table == NODES else self.pods).all()
 
     def frames(self) -> list[bytes]:
-        """Return all that is known: strings, nodes, pods. What `delta` returns next may be taken after it, whoever
-        else was given what before."""
+        """Return all that is known: strings, nodes, pods. What `delta` returns next may be taken after it, by a
+        reader that was given nothing before."""
         self._settle()
         flags = self._flags | frames.REPLACES
         return [

@@ -157,7 +157,7 @@ def large(browser, seconds):
         f"{sum(wall > 50 for wall, _ in tasks)} (largest {max(wall for wall, _ in tasks):.0f} ms)",
     )
     yield Row(
-        "frames over 50 ms in that time, whoever made them wait",
+        "frames over 50 ms in that time, whatever made them wait",
         "–",
         f"{late} of {len(gaps):,} (largest {max(gaps):.0f} ms)",
     )

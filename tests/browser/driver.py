@@ -4,6 +4,7 @@ Another driver would fill the same few methods. Playwright promises nothing for 
 more of it is used than this. While a browser is open its loop runs in this thread: `asyncio.run` belongs into another one."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -34,9 +35,13 @@ class Browser:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=path, args=list(FLAGS))
 
-    def page(self, *, width=1400, height=800, scheme="light", motion="no-preference", offline=False):
+    def page(self, *, width=1400, height=800, scheme="light", motion="no-preference", offline=False, scripts=True):
         context = self._browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, offline=offline
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            reduced_motion=motion,
+            offline=offline,
+            java_script_enabled=scripts,
         )
         return Page(context.new_page())
 
@@ -63,10 +68,14 @@ class Page:
         page.on("request", lambda request: self.requests.append(request.url))
         page.set_default_timeout(WAIT_MS)
 
-    def open(self, address):
-        """Open an address, and wait until the shell is drawn and a state is shown."""
+    def goto(self, address):
+        """Open an address."""
         self.raw.goto(str(address) if "://" in str(address) else Path(address).resolve().as_uri())
-        self.until("() => window.__keplab && document.querySelector('.rail') && __keplab.state.rv.value > 0")
+
+    def open(self, address, *, shows="__keplab.state.rv.value > 0"):
+        """Open an address, and wait until the shell is drawn and a state is shown."""
+        self.goto(address)
+        self.until(f"() => window.__keplab && document.querySelector('header.top') && {shows}")
         # Keys are listened to once the effects of the first drawing have run, which is after the frame that shows it.
         frame = "new Promise((then) => requestAnimationFrame(() => setTimeout(then)))"
         return self.ask(f"async () => {{ await {frame}; await {frame}; return true; }}")
@@ -150,6 +159,10 @@ class Page:
         }
         pairs = list(zip(profile["samples"], profile["timeDeltas"], strict=True))
         return sum(delta for sample, delta in pairs if sample not in others) / sum(delta for _, delta in pairs)
+
+    def sheets(self):
+        """Return how many sheets of paper the page is, printed on A4."""
+        return len(re.findall(rb"/Type\s*/Page\b(?!s)", self.raw.pdf(format="A4", prefer_css_page_size=True)))
 
     def seek(self, rv):
         """Show a version; returns the one that is shown."""

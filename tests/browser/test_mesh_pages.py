@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -231,10 +233,10 @@ def test_3_a_pause_is_shown_with_its_word_and_heals_early(page):
     page.until("() => /paused, \\d+ s more/.test(document.querySelector('[data-process=controllers]').innerText)")
     page.raw.click(".break button:has-text('heal')")
     page.until("() => !document.querySelector('[data-process=controllers] .state.broken')")
+    assert "paused" not in " ".join(cells(page, "controllers"))
     mark = page.until(
         "() => __keplab.state.marks.value.find((mark) => mark.kind === 'fault' && mark.what === 'pause' && !mark.open && mark.end < mark.time + 10)"
     )
-
     assert ("controllers", "pause controllers") == (mark["process"], mark["label"])
     assert 0 < mark["end"] - mark["time"] < 10, "it is as long as it lasted"
     assert "ready" in cells(page, "controllers")
@@ -311,7 +313,9 @@ def test_13_cancelled_after_the_first_run_nothing_is_left(server, page):
     page.raw.click(f"[data-job='{job['id']}'] >> text=cancel")
     page.until("(id) => document.querySelector(`[data-job='${id}']`).dataset.state === 'Cancelled'", job["id"])
     server.eventually(f"jobs/{job['id']}", lambda found: found["exit_code"] is not None)
-    left = subprocess.run(["pgrep", "-f", "--", "stories/two-pods.txt"], capture_output=True, text=True, check=False)
+    words = shlex.split(job["command"])
+    report = words[words.index("--report") + 1]
+    left = subprocess.run(["pgrep", "-f", "--", re.escape(report)], capture_output=True, text=True, check=False)
     assert "" == left.stdout
 
 
