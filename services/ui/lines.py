@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -133,11 +133,10 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
-    for known in (line.obj, line.data):
-        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
-        for name, value in known.items() if known is not None else ():
-            if type(value) is str:
-                known[name] = intern(value)
+    # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
+    fields: dict[str, Any]
+    for fields in (line.obj or {}, line.data):
+        fields.update({name: intern(value) for name, value in fields.items() if type(value) is str})
     shown = redacted_line(line)
     return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
 
