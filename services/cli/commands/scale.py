@@ -12,7 +12,7 @@ import click
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind
-from services.cli.exchange import mesh_client
+from services.cli.exchange.files import mesh_client
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, refusing
 from services.client.client import Client
 from services.exchange.rules import NODES, prepared
