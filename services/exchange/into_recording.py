@@ -87,7 +87,7 @@ class IntoRecording:
             or given.get("creationTimestamp")
             or format_time(self._wall_s + at_s),
         }
-        body = {**document, "metadata": {**given, **made, "resourceVersion": str(self._rv)}}
+        body = {**_with_quantities(document), "metadata": {**given, **made, "resourceVersion": str(self._rv)}}
         self._stored[resource.name, key] = text = encode(body)
         self._writer.stored(resource.name, text, ADDED if before is None else MODIFIED, at_s)
 
@@ -97,6 +97,26 @@ class IntoRecording:
         del self._stored[at]
         body = {**document, "metadata": {**document["metadata"], "resourceVersion": str(self._rv)}}
         self._writer.stored(at[0], encode(body), DELETED, at_s)
+
+
+_AMOUNTS: Final = frozenset(("capacity", "allocatable", "requests", "limits", "overhead", "hard", "used", "allocated"))
+
+
+def _with_quantities(value: Any) -> Any:
+    """Return a document with its quantities as the texts that an API server makes of numbers."""
+    if isinstance(value, list):
+        return [_with_quantities(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, member in value.items():
+        if name in _AMOUNTS and isinstance(member, dict):
+            found[name] = {
+                key: str(amount) if isinstance(amount, int | float) else amount for key, amount in member.items()
+            }
+        else:
+            found[name] = _with_quantities(member)
+    return found
 
 
 def _uid(resource: str, key: Key, number: int) -> str:
