@@ -105,37 +105,9 @@ class Kubelet:
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         own_use = parse_curves(definition.usage, NODE_RESOURCES)
         self.pressure = NodePressure(own_use, definition.resource_capacities, definition.eviction, self.out)
-        self.admission = AdmissionHandler(
-            self.pods,
-            self.table,
-            start=self._start,
-            evict=self._preempt,
-            switches=switches,
-            ledger=self.ledger,
-            managers=self.managers,
-            sysctls=definition.allowed_unsafe_sysctls,
-            features=definition.features,
-            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
-            pressure=self.pressure,
-            statuses=self.statuses,
-            out=self.out,
-            times=times,
-        )
+        self.admission = self._admission_handler(definition)
         self.resize_policy = ResizePolicy(switches.policy_form, self.name, times)
-        self.resizes = ResizeManager(
-            self.ledger,
-            NodeRules(
-                has_static_cpus=definition.has_static_cpus,
-                has_static_memory=definition.memory_policy == "Static",
-                has_swap=definition.swap_behavior == LIMITED_SWAP,
-                evicts=switches.evicts_for_resizes,
-            ),
-            self.table,
-            self.out,
-            node=lambda: self.admission.node,
-            evict=self._preempt_for_resize,
-            status_changed=self.statuses.status_changed,
-        )
+        self.resizes = self._resize_manager(definition)
         self.node = NodeLife(
             definition,
             runtime,
@@ -159,13 +131,7 @@ class Kubelet:
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
-        self.plugins: DevicePlugins | None = None
-        if definition.device_socket or definition.device_plugins:
-            shows_health = switches.shows_device_health
-            self.plugins = DevicePlugins(
-                self.managers, self.ledger, self.table, self.statuses, self.out, shows_health=shows_health
-            )
-            self.admission.devices = self.plugins.admission
+        self.plugins = self._device_plugins(definition)
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -174,6 +140,61 @@ class Kubelet:
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
         """Why pods are torn down to be unbound, and since when."""
         self._last_ip = 0
+        self._follow_pods()
+
+    # --- its parts ---
+
+    def _admission_handler(self, definition: NodeDefinition) -> AdmissionHandler:
+        return AdmissionHandler(
+            self.pods,
+            self.table,
+            start=self._start,
+            evict=self._preempt,
+            switches=self.switches,
+            ledger=self.ledger,
+            managers=self.managers,
+            sysctls=definition.allowed_unsafe_sysctls,
+            features=definition.features,
+            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
+            pressure=self.pressure,
+            statuses=self.statuses,
+            out=self.out,
+            times=self.runtime.times,
+        )
+
+    def _resize_manager(self, definition: NodeDefinition) -> ResizeManager:
+        rules = NodeRules(
+            has_static_cpus=definition.has_static_cpus,
+            has_static_memory=definition.memory_policy == "Static",
+            has_swap=definition.swap_behavior == LIMITED_SWAP,
+            evicts=self.switches.evicts_for_resizes,
+        )
+        return ResizeManager(
+            self.ledger,
+            rules,
+            self.table,
+            self.out,
+            node=lambda: self.admission.node,
+            evict=self._preempt_for_resize,
+            status_changed=self.statuses.status_changed,
+        )
+
+    def _device_plugins(self, definition: NodeDefinition) -> DevicePlugins | None:
+        """Return what speaks to device plugins, whom admission asks then; None on a node without any."""
+        if not (definition.device_socket or definition.device_plugins):
+            return None
+        plugins = DevicePlugins(
+            self.managers,
+            self.ledger,
+            self.table,
+            self.statuses,
+            self.out,
+            shows_health=self.switches.shows_device_health,
+        )
+        self.admission.devices = plugins.admission
+        return plugins
+
+    def _follow_pods(self) -> None:
         self.table.on(StatusChanged, self._status_changed)
         self.table.on(PodStarted, self._started)
         self.table.on(PodStopped, self._stopped)

@@ -20,6 +20,7 @@ from services.cli.commands.import_objects import scenario_text
 from services.cli.exchange import (
     anonymise_option,
     anonymised_copy,
+    client_of,
     format_option,
     loaded_document,
     mesh_api,
@@ -251,7 +252,8 @@ class _Asked:
 
 async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: str) -> int:
     clock = RealClock()
-    async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder, mesh_api(data) as api:
+    async with mesh_api(data) as api, mesh_client(data, SCHEDULER) as binder:
+        client = client_of(api)
         stream = asked.opened(clock.wall(), is_lenient=lenient)
         say_guess(asked.source, format_named(asked.format), asked.given)
         is_simulators = asked.format == "kss-record"

@@ -283,7 +283,7 @@ def test_a_patch_of_an_unknown_object_is_refused_with_its_place_and_a_lenient_pl
     message = "f.yaml:document 1 (line 1): patch pods default/nobody: Pod default/nobody is not there"
     assert with_server(strict) == message
     played = with_server(lenient)
-    assert (played.failures, played.applied) == ([message], 1) or played.applied == 1
+    assert (played.failures, played.applied) == ([message], 1)
 
 
 def test_a_pod_is_bound_where_it_was_bound_and_its_status_is_given():
