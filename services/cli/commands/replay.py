@@ -21,6 +21,7 @@ from services.cli.exchange import (
     anonymise_option,
     anonymised_copy,
     client_of,
+    controllers_paused,
     format_option,
     loaded_document,
     mesh_api,
@@ -46,7 +47,6 @@ from services.cli.output import (
     refusing,
     set_option,
 )
-from services.cli.pausing import controllers_paused
 from services.cli.results import show_result
 from services.cli.sweep import workers_option
 from services.exchange.format import Reading, format_named, format_of, open_stream
@@ -263,8 +263,8 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
             keeps_existing=is_simulators,
             has_kubelets=True,
         )
-        async with controllers_paused(data) as pause:
-            loaded = await Loader(client, rules).load(pause.noting(stream.objects))
+        async with controllers_paused(data) as noted:
+            loaded = await Loader(client, rules).load(noted.of(stream.objects))
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         gate = LifecycleGate(api, clock, seeded_random(None), stream.runtimes, speed=speed) if stream.runtimes else None
         lives = asyncio.create_task(gate.run()) if gate is not None else None

@@ -1,6 +1,6 @@
 """keplab's own recordings, played again: their first objects, then every version as a change.
 
-Source: docs/reference/recordings.md.
+Source: simulator 1.
 """
 
 from __future__ import annotations
