@@ -19,7 +19,7 @@ from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
 from services.api.times import format_time
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     controllers_paused,

@@ -17,7 +17,7 @@ from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands.import_objects import scenario_text
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     client_of,
