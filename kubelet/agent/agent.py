@@ -151,7 +151,7 @@ class Agent(NodeShell):
             clock=self.host.clock,
             random=self.host.random,
             field_selector=f"spec.nodeName={self.name}",
-            keep_documents=self.stages is not None,
+            keep_documents=self.stages is not None or bool(self.host.kwok),
             resource="pods",
             events=self.host.seams.events,
             spread_s=spread_s,
@@ -159,6 +159,8 @@ class Agent(NodeShell):
         if self.stages is not None:
             self.kubelet.stages = self.stages.follow(pods, self.kubelet.new_ip)
         pods.on_change(self._pod_changed)
+        if (on_pod := self.host.on_pod) is not None:
+            pods.on_change(lambda change: on_pod(self.name, change, pods.lister.document(change.object.metadata.key)))
         pods.on_progress(self._pods_progressed)
         self.pods = pods
         await pods.run()
@@ -528,6 +530,21 @@ class Agent(NodeShell):
     def machines(self) -> Iterable[Pod]:
         """Return the pods that are here."""
         return self.kubelet.table.pods.values()
+
+    def has_container(self, key: Key, name: str) -> bool:
+        """Whether a pod of that name is here, in containers or moved by stages, and has that container."""
+        pods = (each.pod for each in self.machines() if each.pod.metadata.key == key)
+        pod = next(pods, None) or self.staged(key)
+        if pod is None:
+            return False
+        spec = pod.spec
+        return any(c.name == name for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers))
+
+    def staged(self, key: Key) -> KubeletPod | None:
+        """Return the pod of that name if stages move it, and None otherwise."""
+        stages = self.kubelet.stages
+        found = (each.pod for each in stages.pods.values()) if stages is not None else iter(())
+        return next((pod for pod in found if pod.metadata.key == key), None)
 
     def process_ended(self, pod: Pod, container: str, code: int) -> None:
         """The process that clients were attached to has ended, and with it its container."""

@@ -10,10 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
-from kubelet.stages.other_kinds import KINDS as OTHER_KINDS
-from kubelet.stages.other_kinds import why_not
 from kubelet.stages.stage import (
     OPERATORS,
     CelRequirement,
@@ -31,8 +28,10 @@ from kubelet.stages.stage import (
     check_subresource,
 )
 from kubelet.stages.templates import Template
+from services.api.documents import yaml_text
+from services.api.kwok.documents import KwokError, is_other_kind, read_one
+from services.api.kwok.kind import API_VERSION
 
-API_VERSION = "kwok.x-k8s.io/v1alpha1"
 KINDS = ("Pod", "Node")
 
 
@@ -123,8 +122,12 @@ class _Spec(Part, frozen=True):
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
-    """Return the stages of (file name, text) in order, but those without a selector. Raises: StageError."""
+    """Return the stages of (file name, text) in order, but those without a selector.
+
+    Documents of KWOK's other kinds are checked (`services/api/kwok`). Raises: StageError.
+    """
     found: list[Stage] = []
+    has_others = False
     sources: dict[str, str] = {}
     for file, text in files:
         try:
@@ -134,13 +137,20 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
         for number, document in enumerate(documents, 1):
             if document is None:
                 continue
+            if is_other_kind(document):
+                has_others = True
+                try:
+                    read_one(document, f"{file}: document {number}")
+                except KwokError as error:
+                    raise StageError(str(error)) from None
+                continue
             name, stage = _read(document, file, number)
             if name in sources:
                 raise StageError(f"{file}: stage {name}: is in {sources[name]} already")
             sources[name] = file
             if stage is not None:
                 found.append(stage)
-    if not sources:
+    if not sources and not has_others:
         raise StageError(f"{', '.join(file for file, _ in files) or 'no file'}: there is no stage in it")
     return tuple(found)
 
@@ -159,10 +169,6 @@ def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
 def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not isinstance(document, dict):
         raise StageError(f"{file}: document {number}: want a Stage, found {type(document).__name__}")
-    if document.get("apiVersion") == API_VERSION and document.get("kind") in OTHER_KINDS:
-        named = document.get("metadata")
-        what = f"{document['kind']} {named.get('name') if isinstance(named, dict) else ''}".rstrip()
-        raise StageError(f"{file}: document {number}: {what}: {why_not(document)}")
     if document.get("kind") != "Stage" or document.get("apiVersion") != API_VERSION:
         raise StageError(
             f"{file}: document {number}: want {API_VERSION} Stage, "

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 
 Function = Callable[..., Any]
 COUNT_MAX = 10_000
@@ -73,7 +73,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return _float_text(value)
+        return float_text(value)
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, Sequence):
@@ -81,7 +81,7 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def _float_text(value: float) -> str:
+def float_text(value: float) -> str:
     """Return a float with the fewest digits that identify it, from 1e+06 on with an exponent, as Go does."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
