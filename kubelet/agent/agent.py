@@ -18,7 +18,7 @@ from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
 from kubelet.agent.pod_calls import PodCalls
-from kubelet.agent.stage_player import StagePlayer
+from kubelet.agent.stage_player import STAGE_SLICE, STAGE_TIMERS, StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
 from kubelet.effects import (
     CallDriver,
@@ -235,6 +235,7 @@ class Agent(NodeShell):
         self.drain()
         if self.stages is not None:
             self.stages.seen_node(stored)
+            self.stages.registered()
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
@@ -383,7 +384,7 @@ class Agent(NodeShell):
             case "topology":
                 assert self.topology is not None
                 self.topology.tick(now)
-            case "stage-node" | "read-node":
+            case _ if what in STAGE_TIMERS or what.startswith(STAGE_SLICE):
                 if self.stages is not None:
                     self.stages.fire(what, now)
             case _ if self.is_paused:

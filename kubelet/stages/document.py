@@ -13,6 +13,7 @@ import msgspec
 from kubelet.stages.jq import JqError, Query
 from kubelet.stages.stage import (
     OPERATORS,
+    CelExpression,
     CelRequirement,
     Delay,
     Event,
@@ -32,7 +33,8 @@ from services.api.documents import yaml_text
 from services.api.kwok.documents import KwokError, is_other_kind, read_one
 from services.api.kwok.kind import API_VERSION
 
-KINDS = ("Pod", "Node")
+KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
+"""What stages move, by kind with the group and version."""
 
 
 class StageError(ValueError):
@@ -75,7 +77,7 @@ class _JqExpression(Part, frozen=True):
 class _From(Part, frozen=True):
     expression_from: str = ""
     jq: _JqExpression | None = None
-    cel: Any = None
+    cel: _CelRequirement | None = None
 
 
 class _Delay(Part, frozen=True):
@@ -205,9 +207,10 @@ def _read_query(path: str, text: str) -> Query:
 
 
 def _stage(spec: _Spec, name: str) -> Stage | None:
-    if spec.resource_ref.api_group not in ("v1", "") or spec.resource_ref.kind not in KINDS:
+    if KINDS.get(spec.resource_ref.kind) != (spec.resource_ref.api_group or "v1"):
         what = f"{spec.resource_ref.api_group} {spec.resource_ref.kind}"
-        raise _PathError("spec.resourceRef", f"{what} is not supported; v1 Pod and v1 Node are")
+        known = ", ".join(f"{group} {kind}" for kind, group in KINDS.items())
+        raise _PathError("spec.resourceRef", f"{what} is not supported; {known} are")
     if (spec.next is None) == (spec.steps is None):
         raise _PathError("spec", "want either next or steps")
     if spec.weight < 0:
@@ -258,17 +261,20 @@ def _requirement(given: _Requirement, path: str) -> Requirement | CelRequirement
     return Requirement(_read_query(f"{path}.key", plain.key), plain.operator, plain.values)
 
 
-def _query(given: _From | None, path: str) -> Query | None:
+def _query(given: _From | None, path: str) -> Query | CelExpression | None:
     if given is None:
         return None
+    if sum(bool(each) for each in (given.cel, given.jq, given.expression_from)) > 1:
+        raise _PathError(path, "want one of expressionFrom, jq and cel")
     if given.cel is not None:
-        raise _PathError(f"{path}.cel", "CEL is not supported; jq expressions are")
-    if given.jq is not None and given.expression_from:
-        raise _PathError(path, "want either expressionFrom or jq, not both")
+        try:
+            return CelExpression(given.cel.expression)
+        except ValueError as error:
+            raise _PathError(f"{path}.cel.expression", error) from None
     if given.jq is not None:
         return _read_query(f"{path}.jq.expression", given.jq.expression)
     if not given.expression_from:
-        raise _PathError(path, "want expressionFrom or jq")
+        raise _PathError(path, "want expressionFrom, jq or cel")
     return _read_query(f"{path}.expressionFrom", given.expression_from)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from services.api.cel.declarations import Library, Overload, of, on
 from services.api.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError, Program
 from services.api.cel.quantities import QUANTITY, Quantity, quantity
-from services.api.cel.times import timestamp
+from services.api.cel.times import duration_text, timestamp, timestamp_text
 from services.api.cel.types import BOOL, DOUBLE, DYN, INT, STRING, TIMESTAMP, UINT, Type
 from services.api.cel.values import Duration, Timestamp
 from services.api.meta import Document
@@ -96,6 +96,15 @@ def _quantity(value: Any) -> Any:
         return quantity(str(value))
     except EvaluationError:
         return value
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of CEL as JSON has it: times as RFC 3339, durations as Go writes them."""
+    if isinstance(value, Timestamp):
+        return timestamp_text(value)
+    if isinstance(value, Duration):
+        return duration_text(value)
+    return value.as_float() if isinstance(value, Quantity) else value
 
 
 def share_of(*words: object) -> float:
@@ -214,7 +223,9 @@ class Expressions:
         }
 
     def _since(self, given: Any) -> float:
-        created = given["metadata"]["creationTimestamp"] if isinstance(given, Mapping) and "metadata" in given else None
+        created = (given.get("metadata") or {}).get("creationTimestamp") if isinstance(given, Mapping) else None
+        if isinstance(created, str):
+            created = timestamp(created)
         if not isinstance(created, Timestamp):
             raise EvaluationError("no such overload: SinceSecond")
         return self._moment.wall_s - created.nanos / NANOS
