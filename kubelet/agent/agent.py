@@ -197,6 +197,8 @@ class Agent(NodeShell):
         wanted = node_document(
             self.definition, is_controlled=host.switches.controller_attaches, pod_network=self._pod_network
         )
+        if annotations := host.annotations_of(self.name):
+            wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **annotations}
         is_new = True
         try:
             stored = await self.client.create("nodes", wanted)
@@ -208,6 +210,9 @@ class Agent(NodeShell):
             change: Document = {"labels": missing} if missing else {}
             if (now_said := annotation_change(stored, is_controlled=host.switches.controller_attaches)) is not None:
                 change["annotations"] = now_said
+            held = stored["metadata"].get("annotations") or {}
+            if more := {name: text for name, text in annotations.items() if held.get(name) != text}:
+                change["annotations"] = {**change.get("annotations", {}), **more}
             if change:
                 stored = await self.client.patch("nodes", Key("", self.name), {"metadata": change})
         for condition in (stored.get("status") or {}).get("conditions") or ():

@@ -30,6 +30,9 @@ from services.reconcile.controller import Change
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
+RESOURCE_METRICS = "/metrics/resource"
+RESOURCE_METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
+"""The annotation of a Node by which metrics-server (0.7 and later) asks another path than the kubelet's own."""
 
 log = structlog.get_logger()
 
@@ -84,6 +87,12 @@ class Host:
             node_max_s=node_max_s,
         )
         return Policy(initial_s, max_s, self._start_fence, self.config.completion_s)
+
+    def annotations_of(self, node: str) -> dict[str, str]:
+        """Return what documents have a Node say: where metrics-server finds the metrics of this node alone."""
+        paths = (rule.spec.path for rule in self.kwok["Metric"].all)
+        path = next((each for each in paths if "{nodeName}" in each and each.endswith(RESOURCE_METRICS)), "")
+        return {RESOURCE_METRICS_PATH: path.replace("{nodeName}", node)} if path else {}
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from services.api.identity import ADMIN
+from services.api.meta import Key
 from services.runtime.config import StartError
 from services.runtime.health import HttpRequest
 
@@ -140,9 +141,16 @@ def test_a_metric_is_a_page_of_the_host_in_place_of_its_own(simulate, kwok):
         await world.delete("quarter")
         await world.until_pod("quarter", lambda pod: pod is None)
         pages.append(await served(world, path, nodeName="n1"))
-        return pages, await served(world, path, nodeName="n9"), await served(world, "/discovery/prometheus")
+        node = await world.admin.get("nodes", Key("", "n1"))
+        annotations = node["metadata"]["annotations"]
+        return (
+            pages,
+            await served(world, path, nodeName="n9"),
+            await served(world, "/discovery/prometheus"),
+            annotations,
+        )
 
-    pages, (unknown, said), (_, targets) = simulate(scenario, **kwok(KWOK, STAGE))
+    pages, (unknown, said), (_, targets), annotations = simulate(scenario, **kwok(KWOK, STAGE))
 
     def value(page, name):
         return float(next(line for line in page[1].decode().splitlines() if line.startswith(name)).split()[-1])
@@ -154,6 +162,7 @@ def test_a_metric_is_a_page_of_the_host_in_place_of_its_own(simulate, kwok):
     assert quarter not in pages[2][1].decode()
     assert "# TYPE pod_cpu_usage_seconds_total counter\n" in pages[0][1].decode()
     assert (unknown, said) == (404, b"node 'n9' is not here\n")
+    assert annotations["metrics.k8s.io/resource-metrics-path"] == "/metrics/nodes/n1/metrics/resource"
     assert [each["labels"] for each in msgspec.json.decode(targets)] == [
         {
             "metrics_name": "metrics-resource",
