@@ -31,7 +31,7 @@ hooks: $(READY) ## format and lint before each commit of this clone
 
 demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
-	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
+	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html --recording runs/runaway
 
 test: lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile

@@ -870,6 +870,12 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         lambda server: dict(sorted(server._stale_statuses.items())),
         "why",
     ),
+    counter(
+        "keplab_requests_forbidden_total",
+        "Requests and watches of a component that its role does not allow.",
+        lambda server: dict(sorted(server._registry.forbidden.items())) if server._registry is not None else {},
+        "user", "verb", "resource",
+    ),
     gauge(
         "apiserver_longrunning_requests",
         "Watches open.",

@@ -48,6 +48,7 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.reported import reported_record, taken_over
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
@@ -64,6 +65,8 @@ from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts
 
 _NO_POD = KubeletPod()
+SPELLING_S = 0.01
+"""By so much clocks of two processes may differ in what they spell of one moment."""
 
 
 class Kubelet:
@@ -102,37 +105,9 @@ class Kubelet:
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         own_use = parse_curves(definition.usage, NODE_RESOURCES)
         self.pressure = NodePressure(own_use, definition.resource_capacities, definition.eviction, self.out)
-        self.admission = AdmissionHandler(
-            self.pods,
-            self.table,
-            start=self._start,
-            evict=self._preempt,
-            switches=switches,
-            ledger=self.ledger,
-            managers=self.managers,
-            sysctls=definition.allowed_unsafe_sysctls,
-            features=definition.features,
-            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
-            pressure=self.pressure,
-            statuses=self.statuses,
-            out=self.out,
-            times=times,
-        )
+        self.admission = self._admission_handler(definition)
         self.resize_policy = ResizePolicy(switches.policy_form, self.name, times)
-        self.resizes = ResizeManager(
-            self.ledger,
-            NodeRules(
-                has_static_cpus=definition.has_static_cpus,
-                has_static_memory=definition.memory_policy == "Static",
-                has_swap=definition.swap_behavior == LIMITED_SWAP,
-                evicts=switches.evicts_for_resizes,
-            ),
-            self.table,
-            self.out,
-            node=lambda: self.admission.node,
-            evict=self._preempt_for_resize,
-            status_changed=self.statuses.status_changed,
-        )
+        self.resizes = self._resize_manager(definition)
         self.node = NodeLife(
             definition,
             runtime,
@@ -156,13 +131,7 @@ class Kubelet:
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
-        self.plugins: DevicePlugins | None = None
-        if definition.device_socket or definition.device_plugins:
-            shows_health = switches.shows_device_health
-            self.plugins = DevicePlugins(
-                self.managers, self.ledger, self.table, self.statuses, self.out, shows_health=shows_health
-            )
-            self.admission.devices = self.plugins.admission
+        self.plugins = self._device_plugins(definition)
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -171,6 +140,61 @@ class Kubelet:
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
         """Why pods are torn down to be unbound, and since when."""
         self._last_ip = 0
+        self._follow_pods()
+
+    # --- its parts ---
+
+    def _admission_handler(self, definition: NodeDefinition) -> AdmissionHandler:
+        return AdmissionHandler(
+            self.pods,
+            self.table,
+            start=self._start,
+            evict=self._preempt,
+            switches=self.switches,
+            ledger=self.ledger,
+            managers=self.managers,
+            sysctls=definition.allowed_unsafe_sysctls,
+            features=definition.features,
+            defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
+            pressure=self.pressure,
+            statuses=self.statuses,
+            out=self.out,
+            times=self.runtime.times,
+        )
+
+    def _resize_manager(self, definition: NodeDefinition) -> ResizeManager:
+        rules = NodeRules(
+            has_static_cpus=definition.has_static_cpus,
+            has_static_memory=definition.memory_policy == "Static",
+            has_swap=definition.swap_behavior == LIMITED_SWAP,
+            evicts=self.switches.evicts_for_resizes,
+        )
+        return ResizeManager(
+            self.ledger,
+            rules,
+            self.table,
+            self.out,
+            node=lambda: self.admission.node,
+            evict=self._preempt_for_resize,
+            status_changed=self.statuses.status_changed,
+        )
+
+    def _device_plugins(self, definition: NodeDefinition) -> DevicePlugins | None:
+        """Return what speaks to device plugins, whom admission asks then; None on a node without any."""
+        if not (definition.device_socket or definition.device_plugins):
+            return None
+        plugins = DevicePlugins(
+            self.managers,
+            self.ledger,
+            self.table,
+            self.statuses,
+            self.out,
+            shows_health=self.switches.shows_device_health,
+        )
+        self.admission.devices = plugins.admission
+        return plugins
+
+    def _follow_pods(self) -> None:
         self.table.on(StatusChanged, self._status_changed)
         self.table.on(PodStarted, self._started)
         self.table.on(PodStopped, self._stopped)
@@ -246,6 +270,13 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
+        if record is None and (begun := self._begun(pod)) is not None:
+            shown, record = begun
+            self._adopt(shown, key, record, traceparent, now)
+            if (made := self.table.pods.get(key)) is not None:
+                self.table.perform(made, made.update(pod, now), now)
+            self._keep(key, now)
+            return
         if record is not None and not (pod.is_terminal and record.is_finished):
             if self._asks_again(record):
                 self._rechecks[key] = record, traceparent
@@ -264,6 +295,20 @@ class Kubelet:
             self.out.start_span(key, pod, traceparent)
             self.admission.decide(pod, key, now)
 
+    def _begun(self, pod: KubeletPod) -> tuple[KubeletPod, PodRecord] | None:
+        """Return a pod that was imported while it ran, as it was reported, and what runs of it; None for any other."""
+        shown = taken_over(pod) if pod.metadata.deletion_timestamp is None else None
+        # Texts have whole seconds: a little later, so that the next kubelet's clock spells the same second.
+        base_s = self.runtime.times.offset_s - SPELLING_S
+        record = reported_record(shown, (), base_s) if shown is not None else None
+        return (shown, record) if shown is not None and record is not None else None
+
+    def _keep(self, key: WorkerKey, now: float) -> None:
+        """Have what was taken over outlive this kubelet."""
+        if (made := self.table.pods.get(key)) is not None:
+            made.save()
+            self.table.perform(made, made.advance(now), now)
+
     def _asks_again(self, record: PodRecord) -> bool:
         """Whether a pod that ran before this kubelet began is asked again if it may use its claims (kep-5194 4)."""
         runs = any(each.exit_code < 0 for each in record.containers)
@@ -277,10 +322,9 @@ class Kubelet:
             self._forget_record(record, key, now)
             return
         self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
-        if problem and (made := self.table.pods.get(key)) is not None:
+        if problem:
             # The next kubelet must not find running what this one ended.
-            made.save()
-            self.table.perform(made, made.advance(now), now)
+            self._keep(key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.

@@ -22,7 +22,7 @@ from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.gate_reports import GateReports
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import Result, ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
 from scheduler.dra.claim_releaser import ClaimReleaser, release_unbound
@@ -440,7 +440,7 @@ class Scheduler:
                 # Without any node no plugin rejected the pod: it is tried again by the clock.
                 await self._failures.fail(attempt, reason, result.message)
 
-    async def _choose(self, info: PodInfo, now: float, traceparent: str) -> ScheduleResult | Unschedulable | CycleError:
+    async def _choose(self, info: PodInfo, now: float, traceparent: str) -> Result:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""
         profile, extenders = self._core.profiles.of(info), self._extenders
         if extenders is None or not extenders.are_interested(info):

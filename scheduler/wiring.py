@@ -27,6 +27,7 @@ from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.runner import Runner
+from scheduler.framework.status import Status
 from scheduler.framework.world import World, followed
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
@@ -191,31 +192,12 @@ def core_of(
         ],
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
-    own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
-    make_queue: Callable[..., SchedulingQueue] = SchedulingQueue
-    if handle.groups.is_on:
-        make_queue = partial(
-            GroupedQueue,
-            groups=handle.groups,
-            world=handle.world,
-            is_one_by_one=gangs.is_one_by_one,
-            has_hints=gangs.retry == "hints",
-            group_backoff_max_s=gangs.backoff_max_s,
-        )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
+    pre_enqueue: Callable[[PodInfo, str], Status] = profiles.pre_enqueue
     if rules is not None:
         out_of_tree = {p.name: OutOfTreePlugins(p.runner, plugins(), rules.outside_plugins) for p in profiles.all()}
-    queue = make_queue(
-        nominator=handle.nominator,
-        sort_key=profiles.sort_key,
-        pre_enqueue=profiles.pre_enqueue
-        if rules is None
-        else gated(handle.preempting, out_of_tree, profiles.pre_enqueue),
-        registrations_by_profile=profiles.registrations(),
-        backoff_initial_s=configured.backoff_initial_s,
-        backoff_max_s=configured.backoff_max_s,
-        pop_from_backoff=own.pops_from_backoff,
-    )
+        pre_enqueue = gated(handle.preempting, out_of_tree, pre_enqueue)
+    queue = _queue(handle, configured, profiles, pre_enqueue)
     metrics = SchedulerMetrics(profiles.names[0], now)
     resizes = None
     if rules is not None:
@@ -241,7 +223,7 @@ def core_of(
             handle.exclusions,
             profiles,
             handle.random,
-            unbinding=own.has_unbinding,
+            unbinding=switches.of(SchedulerSwitches).has_unbinding,
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
             accounting=accounting_of(switches),
@@ -250,6 +232,33 @@ def core_of(
         metrics=metrics,
         group_cycle=GroupCycle(handle, profiles) if handle.groups.is_on else None,
         resizes=resizes,
+    )
+
+
+def _queue(
+    handle: Handle, configured: Configured, profiles: Profiles, pre_enqueue: Callable[[PodInfo, str], Status]
+) -> SchedulingQueue:
+    """Return the scheduling queue; where pods may be groups, one in which a group is one entry."""
+    switches = handle.switches
+    gangs = switches.of(GangSwitches)
+    make: Callable[..., SchedulingQueue] = SchedulingQueue
+    if handle.groups.is_on:
+        make = partial(
+            GroupedQueue,
+            groups=handle.groups,
+            world=handle.world,
+            is_one_by_one=gangs.is_one_by_one,
+            has_hints=gangs.retry == "hints",
+            group_backoff_max_s=gangs.backoff_max_s,
+        )
+    return make(
+        nominator=handle.nominator,
+        sort_key=profiles.sort_key,
+        pre_enqueue=pre_enqueue,
+        registrations_by_profile=profiles.registrations(),
+        backoff_initial_s=configured.backoff_initial_s,
+        backoff_max_s=configured.backoff_max_s,
+        pop_from_backoff=switches.of(SchedulerSwitches).pops_from_backoff,
     )
 
 

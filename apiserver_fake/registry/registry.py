@@ -26,8 +26,8 @@ from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, d
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
-from services.api.errors import ApiError, BadRequest, Conflict
-from services.api.identity import Identity
+from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
+from services.api.identity import NODE_HOST_PREFIX, Identity
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.volumeattachment import ATTACHMENTS
 from services.api.meta import Document
@@ -40,6 +40,9 @@ from services.api.wire import STALE_LEASE_EPOCH, LeaseEpoch, Request, Response, 
 LEASES = "leases.coordination.k8s.io"
 
 _ASKED_WHOLE = (CLAIMS, "persistentvolumes", ATTACHMENTS)
+
+FORBIDDEN_MAX = 1_000
+"""So many different requests that components may not make are counted."""
 
 Plan = Callable[[Staged], Response]
 
@@ -80,6 +83,8 @@ class Registry:
         self.is_guarded = False
         """Whether any webhook or policy is configured."""
         self.refresh_admission()
+        self.forbidden: dict[tuple[str, str, str], int] = {}
+        """What components of the mesh asked for and their roles do not allow, by user, verb and resource."""
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
     def policy_for(self, identity: Identity) -> Policy | None:
@@ -88,6 +93,22 @@ class Registry:
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
+        try:
+            return self._allowed(identity, request)
+        except Forbidden:
+            self._count_forbidden(identity, request)
+            raise
+
+    def _count_forbidden(self, identity: Identity, request: Request) -> None:
+        # Of clients there may be any number, and what nodes may do changes with each pod.
+        if identity.is_external or identity.node or identity.user.startswith(NODE_HOST_PREFIX):
+            return
+        asked = identity.user, request.verb, "/".join(filter(None, (request.resource, request.subresource)))
+        if asked in self.forbidden or len(self.forbidden) < FORBIDDEN_MAX:
+            self.forbidden[asked] = self.forbidden.get(asked, 0) + 1
+
+    def _allowed(self, identity: Identity, request: Request) -> str:
+        """Return which RBAC binding allows a request, if one. Raises: Forbidden."""
         if request.subresource == RAW:
             check_raw(identity, self._switches)
             return ""
@@ -97,7 +118,7 @@ class Registry:
     def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
         """Return whether the identity may do that, and by which rule or binding, for the audit log."""
         try:
-            reason = self.authorize(identity, request)
+            reason = self._allowed(identity, request)
         except ApiError as refused:
             return False, refused.message.partition("RBAC: ")[2]
         return True, reason or rule_name(identity, request, self._lookup)

@@ -8,6 +8,7 @@ the server), and what do the fields mean (`explain`, client-side strategic merge
 schema gets one that keeps every field, so that it can be applied all the same.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -156,104 +157,128 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
     components[name] = {**components[name], "properties": properties}
 
 
-def document(catalogue: Catalogue, group: str, version: str) -> Document:
-    """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
-    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    found = catalogue.served.get((group, version), {}).values()
-    served = [each.resource for each in found if each.resource.name not in COMPUTED]
-    defined = {each.resource.kind: each for each in found if each.schema is not None}
-    merging = {each.resource.name: each.has_strategic_merge for each in found}
-    paths: Document = {}
-    roots: list[str] = []
-    invented: dict[str, Document] = {}
-    kinds: dict[str, list[Document]] = {}
+class _Types:
+    """The types that the paths of one group version name, and those that no loaded schema has."""
 
-    def component(kind_group: str, kind_version: str, kind: str) -> str:
-        name = component_of(f"{kind_group}/{kind_version}" if kind_group else kind_version, kind)
-        if not name and (kind_group, kind_version) == (group, version) and kind in defined:
-            # Named as upstream names it: `com.example.stable.v1.CronTab`.
-            name = ".".join([*reversed(group.split(".")), version, kind])
-            schema = defined[kind].schema
-            assert schema is not None, "only kinds with a schema are in the table"
-            invented[name] = schema()
-        if not name:
-            name = f"io.keplab.{kind_group.partition('.')[0] or 'core'}.{kind_version}.{kind}"
-            said = f"{kind}: every field is kept."
-            invented[name] = {"type": "object", "description": said, "x-kubernetes-preserve-unknown-fields": True}
-        if name not in roots:
-            roots.append(name)
-            kinds[name] = [discovery.kind_of(kind_group, kind_version, kind)]
+    def __init__(self, catalogue: Catalogue, group: str, version: str) -> None:
+        self._catalogue, self._group_version = catalogue, (group, version)
+        found = catalogue.served.get((group, version), {}).values()
+        self._defined = {each.resource.kind: each for each in found if each.schema is not None}
+        self._invented: dict[str, Document] = {}
+        self._kinds: dict[str, list[Document]] = {}
+        """By name of each type that is a kind: which."""
+
+    def status(self) -> str:
+        """Return the name of the type of what a delete answers."""
+        name = f"{META}.Status"
+        self._kinds[name] = [discovery.kind_of("", "v1", "Status")]
         return name
 
-    def list_of(r: Resource, of: str) -> str:
+    def of(self, group: str, version: str, kind: str) -> str:
+        """Return the name of a kind's type."""
+        name = component_of(f"{group}/{version}" if group else version, kind)
+        if not name and (group, version) == self._group_version and kind in self._defined:
+            # Named as upstream names it: `com.example.stable.v1.CronTab`.
+            name = ".".join([*reversed(group.split(".")), version, kind])
+            schema = self._defined[kind].schema
+            assert schema is not None, "only kinds with a schema are in the table"
+            self._invented[name] = schema()
+        if not name:
+            name = f"io.keplab.{group.partition('.')[0] or 'core'}.{version}.{kind}"
+            said = f"{kind}: every field is kept."
+            self._invented[name] = {"type": "object", "description": said, "x-kubernetes-preserve-unknown-fields": True}
+        self._kinds.setdefault(name, [discovery.kind_of(group, version, kind)])
+        return name
+
+    def list_of(self, r: Resource, of: str) -> str:
         """Return the name of the type of a kind's lists."""
         name = of.removesuffix(r.kind) + r.list_kind
         head = {key: _named_components()[f"{META}.Status"]["properties"][key] for key in ("apiVersion", "kind")}
         items = {"type": "array", "items": {"$ref": _PREFIX + of}, "description": f"items is the list of {r.kind}s."}
         metadata = {"$ref": f"{_PREFIX}{META}.ListMeta", "description": "Standard list metadata."}
-        invented[name] = {
+        self._invented[name] = {
             "description": f"{r.list_kind} is a list of {r.kind}s.",
             "type": "object",
             "required": ["items"],
             "properties": {**head, "metadata": metadata, "items": items},
         }
-        roots.append(name)
-        kinds[name] = [discovery.kind_of(r.group, r.version, r.list_kind)]
+        self._kinds[name] = [discovery.kind_of(r.group, r.version, r.list_kind)]
         return name
 
-    status = f"{META}.Status"
-    if served:
-        roots.append(status)
-        kinds[status] = [discovery.kind_of("", "v1", "Status")]
-    for r in served:
-        of = component(r.group, r.version, r.kind)
-        listed = list_of(r, of)
-        if r.namespaced:
-            everywhere = _operation("list", r, listed)
-            everywhere["operationId"] = f"list{r.kind}ForAllNamespaces"
-            paths[f"{root}/{r.plural}"] = {"get": everywhere}
-        base = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
-        paths[base] = {
-            "get": _operation("list", r, listed),
-            "post": _operation("post", r, of),
-            "delete": _operation("deletecollection", r, status),
-            "parameters": _path_parameters(r, named=False),
-        }
-        paths[f"{base}/{{name}}"] = {
-            "get": _operation("get", r, of),
-            "put": _operation("put", r, of),
-            "patch": _operation("patch", r, of, has_strategic_merge=merging[r.name]),
-            "delete": _operation("delete", r, status),
-            "parameters": _path_parameters(r, named=True),
-        }
-        for name in sorted(set(r.subresources) - set(CONNECTED)):
-            form = subresource_form(name)
-            own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
-            of_sub = component(*own)
-            methods = {"create": "post", "get": "get", "patch": "patch", "update": "put"}
-            entry: Document = {
-                methods[v]: _operation(methods[v], r, of_sub, discovery.kind_of(*own)) for v in form.verbs
-            }
-            entry["parameters"] = _path_parameters(r, named=True)
-            paths[f"{base}/{{name}}/{name}"] = entry
+    def schemas(self, served: Iterable[Resource]) -> dict[str, Document]:
+        """Return all types by name, with what the tables of field rules say of the kinds that are served."""
+        # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
+        found = {**_closure(list(self._kinds), self._invented), **self._invented}
+        for r in served:
+            # A second version under another group has no table of its own.
+            if (
+                r.name in self._catalogue.resources
+                and (table := self._catalogue.kind(r.name).strategy.fields) is not None
+            ):
+                _constrain(found, component_of(r.api_version, r.kind), table, {})
+        for name, kinds in self._kinds.items():
+            found[name] = {**found[name], "x-kubernetes-group-version-kind": kinds}
+        return found
+
+
+def _paths_of(root: str, r: Resource, types: _Types, *, has_strategic_merge: bool) -> dict[str, Document]:
+    """Return the paths of a kind, with those of its subresources."""
+    status, of = types.status(), types.of(r.group, r.version, r.kind)
+    listed = types.list_of(r, of)
+    paths: dict[str, Document] = {}
+    if r.namespaced:
+        everywhere = _operation("list", r, listed)
+        everywhere["operationId"] = f"list{r.kind}ForAllNamespaces"
+        paths[f"{root}/{r.plural}"] = {"get": everywhere}
+    base = _collection(root, r)
+    paths[base] = {
+        "get": _operation("list", r, listed),
+        "post": _operation("post", r, of),
+        "delete": _operation("deletecollection", r, status),
+        "parameters": _path_parameters(r, named=False),
+    }
+    paths[f"{base}/{{name}}"] = {
+        "get": _operation("get", r, of),
+        "put": _operation("put", r, of),
+        "patch": _operation("patch", r, of, has_strategic_merge=has_strategic_merge),
+        "delete": _operation("delete", r, status),
+        "parameters": _path_parameters(r, named=True),
+    }
+    for name in sorted(set(r.subresources) - set(CONNECTED)):
+        form = subresource_form(name)
+        own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
+        of_sub = types.of(*own)
+        methods = {"create": "post", "get": "get", "patch": "patch", "update": "put"}
+        entry: Document = {methods[v]: _operation(methods[v], r, of_sub, discovery.kind_of(*own)) for v in form.verbs}
+        entry["parameters"] = _path_parameters(r, named=True)
+        paths[f"{base}/{{name}}/{name}"] = entry
+    return paths
+
+
+def _collection(root: str, r: Resource) -> str:
+    return f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
+
+
+def document(catalogue: Catalogue, group: str, version: str) -> Document:
+    """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    found = [each for each in catalogue.served.get((group, version), {}).values() if each.resource.name not in COMPUTED]
+    types = _Types(catalogue, group, version)
+    paths: dict[str, Document] = {}
+    for each in found:
+        paths |= _paths_of(root, each.resource, types, has_strategic_merge=each.has_strategic_merge)
     for r in discovery.CREATED_ONLY:
         if (r.group, r.version) == (group, version):
-            of = component(r.group, r.version, r.kind)
-            path = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
-            paths[path] = {"post": _operation("post", r, of), "parameters": _path_parameters(r, named=False)}
-    # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
-    components = {**_closure(roots, invented), **invented}
-    for r in served:
-        # A second version under another group has no table of its own.
-        if r.name in catalogue.resources and (table := catalogue.kind(r.name).strategy.fields) is not None:
-            _constrain(components, component_of(r.api_version, r.kind), table, {})
-    for name in roots:
-        components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}
+            of = types.of(r.group, r.version, r.kind)
+            paths[_collection(root, r)] = {
+                "post": _operation("post", r, of),
+                "parameters": _path_parameters(r, named=False),
+            }
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": discovery.GIT_VERSION},
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": dict(sorted(components.items()))},
+        "components": {"schemas": dict(sorted(types.schemas(each.resource for each in found).items()))},
     }
 
 

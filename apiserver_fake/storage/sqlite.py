@@ -106,6 +106,14 @@ def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
+def _entry_of_kept(kept: Kept) -> Entry:
+    metadata = msgspec.json.decode(kept.body)["metadata"]
+    namespace = metadata.get("namespace", "")
+    return Entry(
+        kept.rv, "ADDED", kept.rv, 0, kept.resource, namespace, metadata["name"], metadata.get("uid", ""), kept.body
+    )
+
+
 def _last_rv(found: Recovered) -> int:
     return found.entries[-1].rv if found.entries else found.base_rv
 
@@ -411,6 +419,32 @@ class SqliteJournal(Journal):
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         write_atomically(self._directory / "acked", _acked(self._secret, goes_on), mode=0o600)
         return goes_on
+
+    def begin_from(self, secret: bytes, rv: int, objects: Sequence[Kept]) -> None:
+        """Begin a store that holds the objects of another at a version, without its changes; versions go on from there.
+
+        Raises: JournalError when there is a store already, or the disk refuses.
+        """
+        try:
+            self._take_lock()
+            if self._read() is not None:
+                raise JournalError(f"{self._path}: a store was begun there already", EXIT_CORRUPT)
+            self._refuse_what_is_left()
+            self._secret = secret
+            self._connect(rv)
+            database = self._database
+            assert database is not None
+            entries = sorted(map(_entry_of_kept, objects), key=lambda entry: entry.rv)
+            rows = ((*msgspec.structs.astuple(each), checksum(msgspec.msgpack.encode(each))) for each in entries)
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(_INSERT, rows)
+            database.execute("UPDATE meta SET value = ? WHERE key = 'folded_rv'", (rv,))
+            database.execute("COMMIT")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except OSError as error:
+            raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
+        except sqlite3.Error as error:
+            raise JournalError(f"{self._path}: {error}", EXIT_IO) from error
 
     def release(self) -> None:
         """Give the directory free again, after these."""

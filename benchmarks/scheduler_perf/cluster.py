@@ -6,13 +6,14 @@ Both perform the same operations; the waiting is the cluster's, so that the core
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from benchmarks.scheduler_perf.pods import Pods
 from services.api.meta import Document, Key, Resource
 from services.api.resources import resource_of_kind, resources
 from services.api.seams import Random
 
+MB_OF_MIB: Final = 2**20 / 1e6
 PRIORITY_CLASS = "perf-{}"
 FOREGROUND_LIMIT_S = 600.0
 """How long pods are waited for (upstream's 10 minutes)."""
@@ -24,6 +25,12 @@ class Unsupported(Exception):
 
 class Failed(Exception):
     """An operation did not get there."""
+
+
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first exception of a group that is no group itself."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, ExceptionGroup) else error
 
 
 class Kind(Protocol):

@@ -30,7 +30,7 @@ class Throughput:
         self._namespaces, self._labels = frozenset(namespaces), dict(labels)
         self.scheduled = 0
         self.first_s = self.last_s = 0.0
-        """When the first and the last pod got a node, as `seen` was told."""
+        """When the first and the last pod got a node, as `seen` was called."""
         self.samples: list[float] = []
         self._last_count, self._last_at, self._skipped = 0, 0.0, 0
         self._has_begun = False

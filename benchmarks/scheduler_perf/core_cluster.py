@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from benchmarks.algorithm import Algorithm, TooSlow
 from benchmarks.running_mesh import rss_mib
-from benchmarks.scheduler_perf.cluster import Failed, Unsupported, kind_of
+from benchmarks.scheduler_perf.cluster import MB_OF_MIB, Failed, Unsupported, kind_of
 from benchmarks.scheduler_perf.pods import Pods, PodState
 from benchmarks.scheduler_perf.typed import typed
 from benchmarks.workloads import documents
@@ -29,7 +29,6 @@ from services.api.switches import Switches
 from services.runtime.config import StartError
 from services.telemetry.exposition import exposition
 
-MIB_OF_MB: Final = 2**20 / 1e6
 NOT_HERE: Final = {
     "podgroups.scheduling.k8s.io": "pod groups are scheduled by a loop that form algorithm does not have",
     "workloads.scheduling.k8s.io": "pod groups are scheduled by a loop that form algorithm does not have",
@@ -266,7 +265,7 @@ class CoreCluster:
 
     def memory_mb(self) -> float:
         """Return the resident memory of this process, which has the core."""
-        return rss_mib(os.getpid()) * MIB_OF_MB
+        return rss_mib(os.getpid()) * MB_OF_MIB
 
 
 def _resized(pod: Document, wanted: Document) -> Document:

@@ -243,7 +243,7 @@ class Executor:
         def pod(index: int) -> Document:
             made = fill(index)
             labels = made["metadata"].get("labels") or {}
-            # Pods of one batch share a label, so that the scheduler's signatures tell batches apart.
+            # Pods of one batch share a label, so that the scheduler's signatures keep batches apart.
             made["metadata"]["labels"] = {**labels, "signature": f"signature-label-{index // op.signature_batch_size}"}
             return made
 

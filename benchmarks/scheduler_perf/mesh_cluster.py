@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from benchmarks.running_mesh import RunningMesh, follow_pods, many, rss_mib
-from benchmarks.scheduler_perf.cluster import PRIORITY_CLASS, Failed, kind_of
+from benchmarks.scheduler_perf.cluster import MB_OF_MIB, PRIORITY_CLASS, Failed, first_of, kind_of
 from benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
 from benchmarks.scheduler_perf.typed import typed
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
@@ -24,7 +24,6 @@ from services.runtime.real import RealClock, seeded_random
 RETRY_S: Final = 20.0
 RETRY_EVERY_S: Final = 1.0
 METRICS_TIMEOUT_S: Final = 10.0
-MIB_OF_MB: Final = 2**20 / 1e6
 DEFINITIONS: Final = "CustomResourceDefinition"
 DEFINITE: Final = frozenset((400, 403, 409, 422))
 """Codes of refusals that do not go away by waiting (upstream retries for 20 s)."""
@@ -125,7 +124,7 @@ class MeshCluster:
         try:
             await many(range(1, count), one)
         except ExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
         return names
 
     async def update(self, document: Document, namespace: str, subresource: str) -> None:
@@ -242,7 +241,7 @@ class MeshCluster:
 
     def memory_mb(self) -> float:
         """Return the scheduler's resident memory."""
-        return rss_mib(self._scheduler_pid) * MIB_OF_MB
+        return rss_mib(self._scheduler_pid) * MB_OF_MIB
 
     def _kind(self, document: Document, namespace: str) -> tuple[str, str, str]:
         """Return the wire name of the document's kind, its version unless it is the stored one, and the namespace."""
@@ -296,12 +295,6 @@ class MeshCluster:
             await self._create({**made, "value": value, **more}, "")
             self._priorities.add(name)
         return {**document, "spec": {**spec, "priorityClassName": name}}
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the first exception of a group that holds no further group."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 def _shown(document: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from benchmarks.running_mesh import quiet_arguments, running_mesh
 from benchmarks.scheduler_perf import data_items, histograms
 from benchmarks.scheduler_perf.cases import Step, Workload
-from benchmarks.scheduler_perf.cluster import Cluster, Failed, Unsupported
+from benchmarks.scheduler_perf.cluster import Cluster, Failed, Unsupported, first_of
 from benchmarks.scheduler_perf.core_cluster import CoreCluster
 from benchmarks.scheduler_perf.data_items import FORM, Comparison, DataItem
 from benchmarks.scheduler_perf.executor import Executor, Measured, Progress
@@ -70,6 +70,18 @@ class Outcomes:
 
 def read_templates(workload: Workload, steps: Sequence[Step]) -> None:
     """Read the files that the operations name. Raises: FileError: for one that cannot be read, with its place."""
+    for path, place in _template_paths(workload, steps).items():
+        try:
+            template_at(str(workload.file.relative(path)))
+        except FileError as error:
+            raise workload.error(str(error), place) from None
+    config = workload.scheduler_config
+    if config is not None and not config.is_file():
+        raise workload.error(f"schedulerConfigPath {config}: no such file")
+
+
+def _template_paths(workload: Workload, steps: Sequence[Step]) -> dict[str, tuple[int, int]]:
+    """Return the templates that the operations name, each with the place where that is done first."""
     paths: dict[str, tuple[int, int]] = {}
     for step in steps:
         for name in type(step.op).__struct_fields__:
@@ -81,14 +93,7 @@ def read_templates(workload: Workload, steps: Sequence[Step]) -> None:
                     paths.setdefault(each, step.place)
     if workload.default_pod_template:
         paths.setdefault(workload.default_pod_template, workload.place)
-    for path, place in paths.items():
-        try:
-            template_at(str(workload.file.relative(path)))
-        except FileError as error:
-            raise workload.error(str(error), place) from None
-    config = workload.scheduler_config
-    if config is not None and not config.is_file():
-        raise workload.error(f"schedulerConfigPath {config}: no such file")
+    return paths
 
 
 def run(
@@ -121,7 +126,7 @@ def _run_one(prepared: Prepared, form: Form, outcome: Outcome, topic: str, progr
         try:
             asyncio.run(_in_mesh(prepared, outcome, topic, progress))
         except ExceptionGroup as group:
-            raise _only(group) from None
+            raise first_of(group) from None
         return
     config = prepared.workload.scheduler_config
     cluster = CoreCluster(Switches.parse(prepared.assignments), str(config or ""))
@@ -139,11 +144,6 @@ def _finished(doing: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("an operation on the core waits for something")
 
 
-def _only(group: ExceptionGroup[Exception]) -> Exception:
-    error = group.exceptions[0]
-    return _only(error) if isinstance(error, ExceptionGroup) else error
-
-
 async def _perform(prepared: Prepared, cluster: Cluster, outcome: Outcome, topic: str, progress: Progress) -> None:
     executor = Executor(cluster, prepared.workload, topic, progress)
     outcome.items, outcome.thresholds = executor.items, executor.comparisons
@@ -156,7 +156,9 @@ async def _in_mesh(prepared: Prepared, outcome: Outcome, topic: str, progress: P
     config = prepared.workload.scheduler_config
     if config is not None:
         arguments["scheduler"] = [*arguments["scheduler"], "--config", str(config)]
-    without = {"controllers"} if _uses_claim_templates(prepared) else {"controllers", "claim-controller"}
+    without = {"controllers"}
+    if not uses_claim_templates(prepared.workload, prepared.steps):
+        without.add("claim-controller")
     async with running_mesh(
         engine="memory", switches=prepared.assignments, without=frozenset(without), arguments=arguments
     ) as mesh:
@@ -184,14 +186,7 @@ async def _settle(cluster: MeshCluster) -> None:
         await cluster.sleep(0.2)
 
 
-def _uses_claim_templates(prepared: Prepared) -> bool:
-    """Whether pods of the workload have claims made from templates, or for extended resources."""
-    workload = prepared.workload
-    named = [
-        value
-        for step in prepared.steps
-        for name in type(step.op).__struct_fields__
-        if name.endswith("template_path") and (value := getattr(step.op, name))
-    ]
-    paths = [*named, *([workload.default_pod_template] if workload.default_pod_template else [])]
+def uses_claim_templates(workload: Workload, steps: Sequence[Step]) -> bool:
+    """Whether the workload, its churn included, makes ResourceClaimTemplates, from which a controller makes claims."""
+    paths = _template_paths(workload, steps)
     return any("ResourceClaimTemplate" in template_at(str(workload.file.relative(path))).text for path in paths)

@@ -11,7 +11,6 @@ from typing import Final
 from benchmarks.scheduler_perf.cases import CaseFile, Workload
 from services.api.switches import REGISTER
 
-DEFAULT_LABELS: Final = "performance"
 OFF_UNLESS_NAMED: Final = "OpportunisticBatching"
 _GATE: Final = re.compile(r"[A-Z]\w*")
 GATES: Final = frozenset(

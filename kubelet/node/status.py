@@ -123,6 +123,9 @@ class NodeReport:
         if held is None or held[0] != status:
             held = self._since[kind] = (status, now)
             self._turned(event)
+        elif not held[1]:
+            # Whoever made the Node said so without a time, as snapshots of other tools do.
+            held = self._since[kind] = (status, now)
         return {
             "type": kind,
             "status": status,
@@ -133,7 +136,8 @@ class NodeReport:
         }
 
     def seen(self, kind: str, status: str, since: str) -> None:
-        """Take over what the API shows of a condition, so that an equal one keeps its transition time."""
+        """Take over what the API shows of a condition, so that an equal one keeps its transition time; `since`: ""
+        where the API shows none."""
         self._since[kind] = (status, since)
 
     def cordoned(self, is_cordoned: bool) -> None:

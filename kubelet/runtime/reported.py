@@ -1,7 +1,8 @@
 """What a node's runtime holds, judged by what the statuses of its pods report. Pure.
 
-For a mesh that is begun from stored objects: nothing of a node is there but what its kubelet reported. Exclusive CPUs,
-memory of NUMA nodes and devices of plugins are in no status, so they are not known; all else goes on as it was.
+For a mesh that is begun from stored objects, and for pods that are imported into one that runs: nothing of a node is
+there but what its kubelet reported. Exclusive CPUs, memory of NUMA nodes and devices of plugins are in no status, so
+they are not known; all else goes on as it was.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,8 +13,13 @@ from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.records import ContainerRecord, PodRecord
 from kubelet.runtime.resources import PodResources, resources_of
 from kubelet.view import KubeletContainer, KubeletPod, worker_key
-from services.api.kinds.pod import ContainerStatus
+from services.api.errors import UNREADABLE
+from services.api.kinds.pod import ContainerStatus, PodStatus
 from services.api.times import parse_time
+
+BEGAN = "keplab.dev/began"
+"""On a pod that was imported onto a node: the status that its kubelet there reported of it, as JSON. The node's kubelet
+here takes over what it says to run, once."""
 
 
 def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s: float) -> PodRecord | None:
@@ -44,6 +50,40 @@ def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s:
         allocated=_sizes(pod),
         claims=claims,
     )
+
+
+def taken_over(pod: KubeletPod) -> KubeletPod | None:
+    """Return an imported pod with the status that another kubelet reported of it; None for one that is not, of which a
+    kubelet here has reported already, or whose claims a driver has to prepare."""
+    text = pod.metadata.annotations.get(BEGAN)
+    is_new = not (pod.status.start_time or pod.status.container_statuses or pod.status.binding_generation)
+    if text is None or not is_new or pod.is_terminal or pod.spec.resource_claims:
+        return None
+    try:
+        status = msgspec.json.decode(text, type=PodStatus)
+        for moment in _moments(status):
+            parse_time(moment)
+    except (*UNREADABLE, ValueError):
+        return None
+    shown = msgspec.structs.replace(
+        pod.status,
+        start_time=status.start_time,
+        conditions=status.conditions,
+        init_container_statuses=status.init_container_statuses,
+        container_statuses=status.container_statuses,
+    )
+    return msgspec.structs.replace(pod, status=shown)
+
+
+def _moments(status: PodStatus) -> Iterator[str]:
+    if status.start_time:
+        yield status.start_time
+    for each in (*status.init_container_statuses, *status.container_statuses):
+        for state in (each.state, each.last_state):
+            if state.running is not None and state.running.started_at:
+                yield state.running.started_at
+            if state.terminated is not None:
+                yield from filter(None, (state.terminated.started_at, state.terminated.finished_at))
 
 
 def _each(

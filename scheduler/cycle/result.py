@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from scheduler.cache.columns import Scores
-from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.cycle_state import CycleError, CycleState, Diagnosis
 from scheduler.framework.plugin import PostFilterResult
 
 ExtenderBind = Callable[[str, str], Awaitable[None]]
@@ -59,3 +59,7 @@ class Unschedulable:
     diagnosis: Diagnosis
     state: CycleState
     post_filter: PostFilterResult | None = None
+
+
+Result = ScheduleResult | Unschedulable | CycleError
+"""How a cycle ends."""

@@ -16,7 +16,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.cycle.result import Ranking, ScheduleResult, Unschedulable
+from scheduler.cycle.result import Ranking, Result, ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import NO_NODES_AVAILABLE, NO_SEED, CycleError, CycleState, Diagnosis
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
@@ -237,9 +237,7 @@ class SchedulingCycle:
     rotation: Rotation = field(default_factory=Rotation)
     batching: Batching | None = None
 
-    def schedule(
-        self, pod: PodInfo, now: float, *, with_post_filter: bool = True
-    ) -> ScheduleResult | Unschedulable | CycleError:
+    def schedule(self, pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
         """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
         self.rotation.cycle += 1
         if self.batching is not None and self.cache.columns.slots:
@@ -279,7 +277,7 @@ class SchedulingCycle:
 
     def choose(
         self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
-    ) -> ScheduleResult | Unschedulable | CycleError:
+    ) -> Result:
         """Return the best of the nodes left, or what PostFilter does about there being none."""
         columns, runner, state, found = self.cache.columns, self.runner, filtered.state, filtered.found
         evaluated = filtered.evaluated
@@ -318,7 +316,7 @@ class SchedulingCycle:
         names = tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None])
         return ScheduleResult(_name(columns, row), state, evaluated, count, Ranking(names, by_plugin, weights))
 
-    def _again(self, pod: PodInfo, now: float, seed: Mapping[str, Any]) -> ScheduleResult | Unschedulable | CycleError:
+    def _again(self, pod: PodInfo, now: float, seed: Mapping[str, Any]) -> Result:
         """Return what another cycle decides that starts with what PostFilter changed in memory."""
         filtered = self.filter(pod, now, seed)
         if isinstance(filtered, CycleError):

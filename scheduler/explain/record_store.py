@@ -1,12 +1,14 @@
 """What is kept of every attempt of each pod, and what was answered on the way: the memory behind the decision record.
 
-Nothing of an attempt is cut here. Long texts are kept compressed, and equal ones of one pod once; above
-`KEPT_MAX_BYTES` the pods whose attempts lie back longest are forgotten.
+Nothing of an attempt is cut here. Long texts are kept compressed, and what an attempt has in common with the one before
+it once; above `KEPT_MAX_BYTES` the pods whose attempts lie back longest are forgotten.
 """
 
 import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from scheduler.explain.record_rules import Answers, RecordRules, answered, bind_failed
 from scheduler.explain.record_text import (
@@ -24,6 +26,8 @@ from services.api.lru import LRU
 RECORDS_MAX: Final = 4096
 KEPT_MAX_BYTES: Final = 256 * 1024 * 1024
 COMPRESSED_FROM: Final = 4096
+ATTEMPT_BYTES: Final = 128
+"""What an attempt takes besides its texts."""
 EXTENDER_KEYS: Final = ("filter", "prioritize", "preempt", "bind")
 
 
@@ -50,30 +54,63 @@ class _Text:
 
 @dataclass(slots=True)
 class _Attempt:
-    """`big`: what does not change any more; `small`: what plugins still add to. `custom`: texts by annotation key."""
+    """`big`: what does not change any more; `small`: what plugins still add to; `extenders`: answers by verb and URL.
+    `custom`: texts by annotation key. `ended`: `small` and `custom` as they were at the end, None while it goes on."""
 
     big: dict[str, _Text]
     small: Answers
-    extenders: dict[str, dict[str, Any]]
+    extenders: dict[str, dict[str, _Text]]
     custom: dict[str, str]
-    is_open: bool = True
+    ended: _Text | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on."""
+        return self.ended is None
+
+    def end(self, before: "_Attempt | None") -> int:
+        """Take in nothing more. `before`: the attempt whose texts are shared where they are the same. Return how many
+        bytes are kept for it."""
+        ended = _Text.of(go_json(self._rest()))
+        self.small, self.custom = {}, {}
+        if before is not None and before.ended == ended:
+            self.ended = before.ended
+            return 0
+        self.ended = ended
+        return len(ended.packed)
+
+    def _rest(self) -> dict[str, str]:
+        """Return annotation key to text of `small` and `custom`."""
+        if self.ended is not None:
+            return msgspec.json.decode(self.ended.text, type=dict[str, str])
+        own = {PREFIX + name: v if isinstance(v, str) else go_json(v) for name, v in self.small.items()}
+        return {**self.custom, **own}
+
+    def keys(self) -> set[str]:
+        """Return the annotation keys."""
+        verbs = EXTENDER_KEYS if self.extenders else ()
+        return {*(PREFIX + name for name in self.big), *self._rest(), *map(_extender_key, verbs)}
 
     def texts(self) -> dict[str, str]:
         """Return annotation key to text."""
-        found = {PREFIX + name: kept.text for name, kept in self.big.items()}
-        found.update({PREFIX + name: v if isinstance(v, str) else go_json(v) for name, v in self.small.items()})
+        found = {**self._rest(), **{PREFIX + name: kept.text for name, kept in self.big.items()}}
         if self.extenders:
             for verb in EXTENDER_KEYS:
-                found[f"{PREFIX}extender-{verb}-result"] = go_json(self.extenders.get(verb, {}))
-        return {**self.custom, **found}
+                answers = {url: msgspec.Raw(kept.text) for url, kept in self.extenders.get(verb, {}).items()}
+                found[_extender_key(verb)] = go_json(answers)
+        return found
+
+
+def _extender_key(verb: str) -> str:
+    return f"{PREFIX}extender-{verb}-result"
 
 
 @dataclass(slots=True)
 class _Known:
-    """A pod's attempts, and what was said before its current cycle ended. `size`: bytes of the long texts."""
+    """A pod's attempts, and what was said before its current cycle ended. `size`: bytes that are kept of the pod."""
 
     attempts: list[_Attempt] = field(default_factory=list)
-    extenders: dict[str, dict[str, Any]] = field(default_factory=dict)
+    extenders: dict[str, dict[str, _Text]] = field(default_factory=dict)
     custom: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
@@ -125,16 +162,16 @@ class SimulatorRecords:
                 small[name] = value
                 continue
             kept = _Text.of(go_json(value))
-            same = last.big.get(name) if last is not None else None
-            big[name] = same if same == kept and same is not None else kept
+            before = last.big.get(name) if last is not None else None
+            big[name] = before if before == kept else kept
             if big[name] is kept:
-                known.size += len(kept.packed)
-                self._size += len(kept.packed)
+                self._add(known, len(kept.packed))
+        if last is not None and big == last.big:
+            big = last.big
         known.attempts.append(_Attempt(big, small, known.extenders, known.custom))
         known.extenders, known.custom = {}, {}
+        self._add(known, ATTEMPT_BYTES)
         self._put(uid, known)
-        while self._size > KEPT_MAX_BYTES and len(self._known) > 1:
-            self._size -= self._known.popitem(last=False)[1].size
 
     def of(self, uid: str) -> "OpenRecord":
         """Return where the attempt that was begun last takes in what follows."""
@@ -144,7 +181,9 @@ class SimulatorRecords:
         """Add what an extender answered: to the cycle that goes on, or, of a bind, to the attempt that it follows."""
         known = self._of(uid)
         current = known.current() if verb == "bind" else None
-        (current or known).extenders.setdefault(verb, {})[url] = answer
+        kept = _Text.of(go_json(answer))
+        (current or known).extenders.setdefault(verb, {})[url] = kept
+        self._add(known, len(kept.packed))
         self._put(uid, known)
 
     def custom(self, uid: str, key: str, text: str) -> None:
@@ -157,8 +196,8 @@ class SimulatorRecords:
         """End the pod's attempt, if one goes on."""
         known = self._known.get(uid)
         current = known.current() if known is not None else None
-        if current is not None:
-            current.is_open = False
+        if known is not None and current is not None:
+            self._add(known, current.end(known.attempts[-2] if len(known.attempts) > 1 else None))
 
     def is_known(self, uid: str) -> bool:
         """Whether there is an attempt of the pod."""
@@ -168,9 +207,7 @@ class SimulatorRecords:
     def keys(self, uid: str) -> set[str]:
         """Return the annotation keys under which the pod's attempts are written."""
         known = self._known.get(uid)
-        return {HISTORY, TRUNCATED} | (
-            set(known.attempts[-1].texts()) if known is not None and known.attempts else set()
-        )
+        return {HISTORY, TRUNCATED} | (known.attempts[-1].keys() if known is not None and known.attempts else set())
 
     def whole(self, uid: str) -> dict[str, str]:
         """Return all annotations of the pod, however large; {} for a pod never tried."""
@@ -191,7 +228,14 @@ class SimulatorRecords:
     def _of(self, uid: str) -> _Known:
         return self._known.get(uid) or _Known()
 
+    def _add(self, known: _Known, size: int) -> None:
+        known.size += size
+        self._size += size
+
     def _put(self, uid: str, known: _Known) -> None:
+        """Have the pod be the newest, and forget the oldest that are too many or too large."""
         gone = self._known.put(uid, known)
         if gone is not None:
             self._size -= gone[1].size
+        while self._size > KEPT_MAX_BYTES and len(self._known) > 1:
+            self._size -= self._known.popitem(last=False)[1].size

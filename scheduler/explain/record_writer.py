@@ -17,10 +17,11 @@ import structlog
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.core import Core
 from scheduler.cycle.profiles import Profile
+from scheduler.cycle.result import Result
 from scheduler.explain.record_rules import RecordRules
 from scheduler.explain.record_store import SimulatorRecords
 from scheduler.explain.record_text import ANNOTATIONS_MAX_BYTES, TRUNCATED, size_of
-from scheduler.explain.simulator_record import Result, answers_of
+from scheduler.explain.simulator_record import answers_of
 from scheduler.framework.cycle_state import CycleError
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.pod import Pod

@@ -19,14 +19,12 @@ from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.profiles import Profile
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import Result, Unschedulable
 from scheduler.explain.record_rules import PASSED, VICTIM, Answers, RecordRules
 from scheduler.framework.cycle_state import NO_SEED, CycleError, CycleState
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import Prepared, Runner
 from scheduler.framework.status import Status
-
-Result = ScheduleResult | Unschedulable | CycleError
 
 
 class _Listener:

@@ -18,7 +18,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.document import Extender
 from scheduler.cycle.profiles import Profile
-from scheduler.cycle.result import ExtenderBind, ScheduleResult, Unschedulable
+from scheduler.cycle.result import ExtenderBind, Result, Unschedulable
 from scheduler.cycle.scheduling_cycle import Filtered
 from scheduler.extenders import documents
 from scheduler.extenders.documents import Gathered, is_interested, victims_of
@@ -90,9 +90,7 @@ class Extenders:
         """Close the connections."""
         await self.transport.close()
 
-    async def schedule(
-        self, profile: Profile, pod: PodInfo, now: float, traceparent: str
-    ) -> ScheduleResult | Unschedulable | CycleError:
+    async def schedule(self, profile: Profile, pod: PodInfo, now: float, traceparent: str) -> Result:
         """Return what the pod's cycle returns, with the extenders' say in it. `traceparent`: of the attempt."""
         self._attempt = traceparent
         cycle = profile.cycle

@@ -19,7 +19,7 @@ NO_SEED: Final[Mapping[str, Any]] = {}
 
 
 class AttemptRecord(Protocol):
-    """Takes in what follows a choice, for whoever asks why later."""
+    """Takes in what follows a choice, for those who ask why later."""
 
     def selected(self, node: str) -> None:
         """Take in the node, before Reserve."""

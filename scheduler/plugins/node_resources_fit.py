@@ -208,6 +208,10 @@ class NodeResourcesFit:
             return pod.requests.scoring_memory
         return pod.requests.amounts.get(resource, 0)
 
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Extend the point that upstream's plugin extends; requests were computed when the pod was read."""
+        return SUCCESS
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the weighted mean over resources, by the strategy, in Go's integer arithmetic."""
         total = weights = 0

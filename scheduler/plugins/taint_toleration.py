@@ -57,6 +57,10 @@ class TaintToleration:
         """One reason, which does not name the taint (since 1.35.4)."""
         return [Refusal(REASON, refused, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Extend the point that upstream's plugin extends; tolerations need no preparation here."""
+        return SUCCESS
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count PreferNoSchedule taints that are not tolerated."""
         if node.node is None or not node.node.spec.taints:

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profile, Profiles
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import Result
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.entry import Handle
-from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
@@ -23,7 +22,6 @@ from scheduler.queue.queued_pod import QueuedPod
 from scheduler.switches import GangSwitches
 from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
 
-Result = ScheduleResult | Unschedulable | CycleError
 WAITING: Final = "pod group is waiting for preemption to complete"
 GANG_PLUGIN: Final = "GangScheduling"
 SCHEDULED: Final = "Scheduled"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.cache.cache import Assumption
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import Result, ScheduleResult, Unschedulable
 from scheduler.entry import Handle
 from scheduler.framework.cycle_state import CycleError, CycleState
 from scheduler.framework.proposed import PlacementProgress
@@ -85,7 +85,7 @@ class Placer:
         self,
         handle: Handle,
         runner: Runner,
-        schedule: Callable[..., ScheduleResult | Unschedulable | CycleError],
+        schedule: Callable[..., Result],
         group: PodGroup,
         members: Sequence[QueuedPod],
         now: float,

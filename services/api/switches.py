@@ -534,7 +534,7 @@ def switch(name: str) -> Any:
 
 def names_of(view: type) -> frozenset[str]:
     """Return which switches a typed view has."""
-    return frozenset(f.metadata[_SWITCH] for f in fields(view) if _SWITCH in f.metadata)
+    return frozenset(names_in(view))
 
 
 def names_in(view: type) -> tuple[str, ...]:

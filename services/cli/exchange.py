@@ -153,29 +153,28 @@ def anonymised_copy(sources: Sequence[Source], salt: Path, format_name: str, opt
 
 
 @asynccontextmanager
-async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Client]:
+async def mesh_api(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Api]:
     """Reach the mesh on a directory as its administrator or its scheduler; one that is not there ends the command."""
     running = read_state(data)
     if running is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
     transport = transport_of(data, running, identity)
     try:
-        yield Client(transport.api(), RealClock(), seeded_random(None), field_manager="keplab-import")
+        yield transport.api()
     finally:
         await transport.close()
 
 
 @asynccontextmanager
-async def mesh_api(data: Path) -> AsyncIterator[Api]:
-    """Reach the mesh on a directory as its administrator, to watch it."""
-    running = read_state(data)
-    if running is None:
-        fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
-    transport = transport_of(data, running)
-    try:
-        yield transport.api()
-    finally:
-        await transport.close()
+async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Client]:
+    """Reach it as a client that writes."""
+    async with mesh_api(data, identity) as api:
+        yield client_of(api)
+
+
+def client_of(api: Api) -> Client:
+    """Return the client whose writes are called keplab's."""
+    return Client(api, RealClock(), seeded_random(None), field_manager="keplab-import")
 
 
 def show_notes(stream: Stream, *, err: bool = False) -> None:

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 import msgspec
@@ -45,6 +45,19 @@ CHANGES_MAX = 500
 """How many changes of an object a history has at most, unless more are asked for."""
 
 
+class Wanted(NamedTuple):
+    """Objects of a kind that a command asks for: the one with a name, or those of a namespace ("": of all) that fit two
+    selectors. `at`: a version, "" for the newest; `is_table`: rows with printer columns instead of documents."""
+
+    kind: ServedKind
+    namespace: str = ""
+    name: str = ""
+    is_table: bool = False
+    at: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
 class Objects(Protocol):
     """What commands ask about objects, of a mesh or of a recording."""
 
@@ -54,17 +67,7 @@ class Objects(Protocol):
     def kind_named(self, name: str) -> ServedKind:
         """Return the kind that a user means; one that there is none of ends the command."""
 
-    def objects(
-        self,
-        kind: ServedKind,
-        namespace: str,
-        name: str,
-        *,
-        is_table: bool = False,
-        at: str = "",
-        labels: str = "",
-        fields: str = "",
-    ) -> Any:
+    def objects(self, wanted: Wanted) -> Any:
         """Return an object, a list or a table. Raises: Refused."""
 
     def items(self, kind: ServedKind, at: str) -> Iterator[dict[str, Any]]:
@@ -101,21 +104,11 @@ class MeshApi:
         except OSError as error:
             fail(f"the API server at {self._url} does not answer: {error}", EXIT_FAILED)
 
-    def objects(
-        self,
-        kind: ServedKind,
-        namespace: str,
-        name: str,
-        *,
-        is_table: bool = False,
-        at: str = "",
-        labels: str = "",
-        fields: str = "",
-    ) -> Any:
+    def objects(self, wanted: Wanted) -> Any:
         """Return an object, a list or a table, as they are or were. Raises: Refused."""
-        place = kind.place(namespace, *((name,) if name else ()))
-        query = {"at": at, "labelSelector": labels, "fieldSelector": fields}
-        return self.get(place, TABLE if is_table else "application/json", query=query)
+        place = wanted.kind.place(wanted.namespace, *((wanted.name,) if wanted.name else ()))
+        query = {"at": wanted.at, "labelSelector": wanted.labels, "fieldSelector": wanted.fields}
+        return self.get(place, TABLE if wanted.is_table else "application/json", query=query)
 
     def history(self, kind: ServedKind, namespace: str, name: str, limit: int | None) -> Any:
         """Return the changes of an object, as far as the window goes. Raises: Refused."""

@@ -13,7 +13,7 @@ from services.api.printing import cells
 from services.api.resources import resources
 from services.api.selectors import Selector, parse_field_selector, parse_label_selector
 from services.api.times import format_micro_time
-from services.cli.mesh_api import CHANGES_MAX, Refused
+from services.cli.mesh_api import CHANGES_MAX, Refused, Wanted
 from services.cli.output import fail
 from services.client.discovery import ServedKind
 from services.recordings.format import DELETED, Version
@@ -42,23 +42,13 @@ class RecordedApi:
             fail(f"{self.recording.path}: there is no resource type {name!r} in the recording")
         return found
 
-    def objects(
-        self,
-        kind: ServedKind,
-        namespace: str,
-        name: str,
-        *,
-        is_table: bool = False,
-        at: str = "",
-        labels: str = "",
-        fields: str = "",
-    ) -> Any:
+    def objects(self, wanted: Wanted) -> Any:
         """Return objects as they were, as a server answers a get or a list. Raises: Refused."""
-        rv = self._version(at)
-        found = self._found(kind, namespace, name, rv, labels, fields)
+        kind, name, rv = wanted.kind, wanted.name, self._version(wanted.at)
+        found = self._found(wanted, rv)
         if name and not found:
             raise Refused(f'{kind.title} "{name}" not found at version {rv}', NOT_FOUND)
-        if is_table:
+        if wanted.is_table:
             return self._table(kind, found, rv)
         bodies = [body for _, body in found if body is not None]
         if name:
@@ -81,7 +71,7 @@ class RecordedApi:
     def items(self, kind: ServedKind, at: str) -> Iterator[dict[str, Any]]:
         """Yield all objects of a kind as they were at a version. Raises: Refused."""
         rv = self._version(at)
-        yield from (body for _, body in self._found(kind, "", "", rv, "", "") if body is not None)
+        yield from (body for _, body in self._found(Wanted(kind), rv) if body is not None)
 
     def history(self, kind: ServedKind, namespace: str, name: str, limit: int | None) -> Any:
         """Return the changes of an object, oldest first, as a server does. Raises: Refused."""
@@ -89,20 +79,27 @@ class RecordedApi:
         versions = self.recording.versions_of(kind.title, place, name)
         if not versions:
             raise Refused(f'{kind.title} "{name}" not found in the recording', NOT_FOUND)
-        shown = versions[-(limit or CHANGES_MAX) :]
+        left_out = max(0, len(versions) - (limit or CHANGES_MAX))
         metadata: dict[str, Any] = {
             "resourceVersion": str(self.recording.rv_range[1]),
             "windowStart": str(self.recording.rv_range[0]),
         }
-        if len(shown) < len(versions):
-            metadata["remainingItemCount"] = len(versions) - len(shown)
-        return {"kind": "ChangeList", "metadata": metadata, "items": list(self._changes(versions))[-len(shown) :]}
+        if left_out:
+            metadata["remainingItemCount"] = left_out
+        return {"kind": "ChangeList", "metadata": metadata, "items": list(self._changes(versions, left_out))}
 
-    def _changes(self, versions: list[Version]) -> Iterator[dict[str, Any]]:
+    def _body(self, version: Version) -> Document | None:
+        raw = self.recording.body(version.sha)
+        body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+        return body
+
+    def _changes(self, versions: list[Version], left_out: int) -> Iterator[dict[str, Any]]:
+        """Yield the changes after the first so many."""
         wall_s, before = self.recording.meta.clock.wall_s, None
-        for each in versions:
-            raw = self.recording.body(each.sha)
-            body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+        if left_out and versions[left_out - 1].type != DELETED:
+            before = self._body(versions[left_out - 1])
+        for each in versions[left_out:]:
+            body = self._body(each)
             now = None if each.type == DELETED else body
             changed = differences(before, now) if body is not None or each.type == DELETED else []
             yield {
@@ -138,24 +135,19 @@ class RecordedApi:
             )
         return stop
 
-    def _found(
-        self, kind: ServedKind, namespace: str, name: str, rv: int, labels: str, fields: str
-    ) -> list[tuple[Version, Document | None]]:
+    def _found(self, wanted: Wanted, rv: int) -> list[tuple[Version, Document | None]]:
         """Return versions and bodies in the order of their names; with a selector, of those that have bodies."""
+        kind = wanted.kind
         try:
-            by_label, by_field = parse_label_selector(labels), parse_field_selector(fields)
+            by_label, by_field = parse_label_selector(wanted.labels), parse_field_selector(wanted.fields)
         except BadRequest as error:
             raise Refused(str(error), BAD_REQUEST) from None
+        namespace = wanted.namespace if kind.is_namespaced else ""
         found = []
         for (resource, ns, each), version in sorted(self.recording.state_at(rv).items()):
-            if (
-                resource != kind.title
-                or (namespace and kind.is_namespaced and ns != namespace)
-                or name not in ("", each)
-            ):
+            if resource != kind.title or namespace not in ("", ns) or wanted.name not in ("", each):
                 continue
-            raw = self.recording.body(version.sha)
-            body: Document | None = msgspec.json.decode(raw) if raw is not None else None
+            body = self._body(version)
             if _is_selected(kind, version, body, by_label, by_field):
                 found.append((version, body))
         return found
@@ -163,8 +155,7 @@ class RecordedApi:
     def _table(self, kind: ServedKind, found: list[tuple[Version, Document | None]], rv: int) -> dict[str, Any]:
         known = resources().get(kind.title)
         columns: tuple[Column, ...] = known.columns if known is not None and known.columns else (NAME, AGE)
-        at_s = next((each.t for each in self.recording.versions(rv - 1)), 0.0)
-        wall_s = self.recording.meta.clock.wall_s + at_s
+        wall_s = self.recording.meta.clock.wall_s + self.recording.time_at(rv)
         rows = []
         for version, body in found:
             metadata = {"namespace": version.ns, "name": version.name}

@@ -16,7 +16,10 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
         print_judged(f"  {sign} ", f"{judgement.at_s:8.3f} s  ", f"{judgement.text}   ({judgement.seen})")
     for violation in result.violations[:20]:
         what = f"{violation.invariant} at {violation.at:.3f} s {', '.join(violation.objects)}: {violation.detail}"
-        print_judged("  [red]✗[/] ", "", what)
+        if violation.by_hand:
+            print_judged("  [yellow]![/] ", "", f"by hand: {what}")
+        else:
+            print_judged("  [red]✗[/] ", "", what)
     if result.violation_count > 20:
         console.print(f"  … {result.violation_count - 20} more violations")
     if result.error:

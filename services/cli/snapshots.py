@@ -1,6 +1,7 @@
 """Snapshots of a mesh: its store, what its kubelets keep, and how it was set, in one file; exact, of one store format.
 
 The file is a tar, compressed, of what lies below the data directory, and `snapshot.json`. It has no keys and no tokens.
+Where the store is no database below the directory (memory, etcd), one is made of what the API server has.
 Source: simulator 4.3.
 """
 
@@ -8,24 +9,28 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import shutil
 import signal
 import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.storage.sqlite import STORE_FORMAT
+from apiserver_fake.storage.journal import JournalError
+from apiserver_fake.storage.records import Kept
+from apiserver_fake.storage.sqlite import STORE_FORMAT, SqliteJournal
 from services.api.errors import UNREADABLE
 from services.api.times import format_time
 from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, holder, make_data_directory, read_state
 from services.runtime.real import write_atomically
+from services.scenarios.past import State
 
 KIND: Final = "MeshSnapshot"
 ABOUT: Final = "snapshot.json"
@@ -34,6 +39,8 @@ SUFFIX: Final = ".keplab"
 STORE: Final = "apiserver"
 KUBELETS: Final = "kubelet"
 _GZIP: Final = b"\x1f\x8b"
+SECRET_BYTES: Final = 32
+"""Of a store that is made: by it the API server signs where lists go on."""
 _MEMBERS_MAX: Final = 100_000
 _BYTES_MAX: Final = 64 << 30
 
@@ -43,7 +50,8 @@ class SnapshotError(ValueError):
 
 
 class About(msgspec.Struct, rename="camel", kw_only=True):
-    """What a snapshot says of itself. `nodes`: how many; `store_format`: see `apiserver_fake/storage/sqlite.py`."""
+    """What a snapshot says of itself. `store_format`: see `apiserver_fake/storage/sqlite.py`; `engine`: of the store
+    that it was taken of."""
 
     kind: str = KIND
     api_version: str = "keplab.dev/v1"
@@ -53,6 +61,7 @@ class About(msgspec.Struct, rename="camel", kw_only=True):
     switches: list[str] = []
     objects: int = 0
     is_running: bool = False
+    engine: str = "sqlite"
 
 
 def place_of(data: Path, name: str) -> Path:
@@ -77,24 +86,34 @@ def is_snapshot(path: Path) -> bool:
         return False
 
 
-def save(data: Path, path: Path) -> About:
+ReadState = Callable[[], State]
+"""Reads what the API server of the mesh has, all of one version."""
+
+
+def save(data: Path, path: Path, read: ReadState) -> About:
     """Take a snapshot of the mesh on a directory, whether it runs or not. Raises: SnapshotError, OSError.
 
-    Of one that runs, all processes but the API servers are stopped for the moment of the copy.
+    Of one that runs, all processes but API servers and stores are stopped for the moment of the copy. `read`: for one
+    that runs with another store than SQLite's.
     """
-    store = data / STORE / "store.db"
     running = read_state(data)
-    if not store.is_file():
-        engine = "it keeps nothing on disk (--engine memory), or keeps it in etcd" if running else "there is no store"
-        raise SnapshotError(f"{data}: {engine}; `keplab fork --save` and `keplab export` write what a mesh has")
+    engine = str(running.get("engine") or "sqlite") if running else "sqlite"
+    if running is None and not (data / STORE / "store.db").is_file():
+        raise SnapshotError(
+            f"{data}: no mesh runs there, and there is no store: want a mesh that runs, or ran on SQLite"
+        )
     with tempfile.TemporaryDirectory(prefix="keplab-snapshot-", dir=data) as folder:
         copy = Path(folder)
         with _at_rest(running):
-            _copy_store(data / STORE, copy / STORE)
+            if engine == "sqlite":
+                _copy_store(data / STORE, copy / STORE)
+            else:
+                _make_store(read(), copy / STORE)
             for name in (KUBELETS, RUN_FOLDER):
                 if (data / name).is_dir():
                     shutil.copytree(data / name, copy / name, ignore=shutil.ignore_patterns("lock", "*.lock", "*.sock"))
         about = _about(copy / STORE / "store.db")
+        about.engine = engine
         about.taken, about.is_running = format_time(time.time()), running is not None
         about.switches = list(running["switches"]) if running else _switches(data)
         made = io.BytesIO()
@@ -123,7 +142,9 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 @contextmanager
 def _at_rest(running: dict[str, Any] | None) -> Iterator[None]:
     pids = [
-        int(each["pid"]) for each in (running or {}).get("processes") or () if not each["name"].startswith("apiserver")
+        int(each["pid"])
+        for each in (running or {}).get("processes") or ()
+        if not each["name"].startswith(("apiserver", "etcd"))
     ]
     stopped: list[int] = []
     try:
@@ -136,6 +157,22 @@ def _at_rest(running: dict[str, Any] | None) -> Iterator[None]:
         for pid in stopped:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+
+
+def _make_store(state: State, target: Path) -> None:
+    """Make a store of a state, such as a server keeps on disk. Raises: SnapshotError."""
+    journal = SqliteJournal(target)
+    kept = [
+        Kept(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
+        for each in state.objects
+    ]
+    try:
+        journal.begin_from(secrets.token_hex(SECRET_BYTES).encode(), state.rv, kept)
+    except JournalError as error:
+        raise SnapshotError(str(error)) from None
+    finally:
+        journal.release()
+    (target / "lock").unlink(missing_ok=True)
 
 
 def _copy_store(source: Path, target: Path) -> None:
@@ -161,7 +198,9 @@ def _about(store: Path) -> About:
         newest, objects = database.execute(
             "SELECT coalesce(max(rv), 0), count(DISTINCT resource || '/' || namespace || '/' || name) FROM changes"
         ).fetchone()
-        return About(resource_version=int(newest), objects=int(objects))
+        # A store that was made begins at a version at which nothing may have changed.
+        (folded,) = database.execute("SELECT value FROM meta WHERE key = 'folded_rv'").fetchone() or (0,)
+        return About(resource_version=max(int(newest), int(folded)), objects=int(objects))
     except sqlite3.Error as error:
         raise SnapshotError(f"{store}: {error}") from None
     finally:

@@ -18,11 +18,24 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind
 from services.client.client import Client
-from services.exchange.rules import PODS, Rules, missing_owners, prepared, rank, relinked
+from services.exchange.rules import (
+    NODES,
+    PODS,
+    Rules,
+    handed_over,
+    missing_owners,
+    never_less,
+    prepared,
+    rank,
+    relinked,
+    without_began,
+)
 from services.exchange.spool import Spool
 from services.exchange.stream import Placed
 
 _OF_BINDING: Final = ("observedGeneration", "bindingGeneration", "unbindCount", "unbindHistory")
+_NETWORK: Final = ("podCIDR", "podCIDRs", "providerID")
+_LEASES, _LEASES_OF_NODES = "leases.coordination.k8s.io", "kube-node-lease"
 CONFLICTS_MAX: Final = 5
 """So often an update is tried of an object that others change meanwhile."""
 AT_ONCE: Final = 64
@@ -64,6 +77,7 @@ class Loader:
         self._client, self._rules, self._resource_of = client, rules or Rules(), resource_of
         self._progress = progress or (lambda _done, _all: None)
         self.loaded = Loaded()
+        self._hosted: dict[str, bool] = {}
 
     async def load(self, objects: Iterable[Placed]) -> Loaded:
         """Load all objects and return what became of them.
@@ -131,7 +145,11 @@ class Loader:
 
     async def put(self, resource: Resource, document: Document) -> str:
         """Create an object, or update the one that is there, and return its uid. Raises: ApiError, UnknownOutcome."""
-        made, status, is_terminating = prepared(resource.name, document, self._rules)
+        found = prepared(resource.name, document, self._rules)
+        if self._rules.has_kubelets and resource.name == PODS:
+            node = str(found.document["spec"].get("nodeName") or "")
+            found = handed_over(found) if node and await self._has_kubelet(node) else found
+        made, status, is_terminating = found
         linked = relinked(resource.name, {**made, **({"status": status} if status else {})}, self.loaded.uids)
         status = linked.pop("status", None)
         metadata = metadata_of(linked)
@@ -157,8 +175,13 @@ class Loader:
             version = there["metadata"]["resourceVersion"]
             body = {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
             if resource.name == PODS:
-                # A binding is made once: a pod that is there stays where it is.
+                # A binding is made once: a pod that is there stays where it is, and what its kubelet makes of it.
+                body["metadata"] = without_began(body["metadata"])
                 body["spec"] = {**document["spec"], "nodeName": there["spec"].get("nodeName")}
+            elif resource.name == NODES:
+                # A node's network is given once: to one that is there, here.
+                held = {name: there["spec"][name] for name in _NETWORK if there.get("spec", {}).get(name)}
+                body["spec"] = {**(document.get("spec") or {}), **held}
             try:
                 return await self._client.update(resource.name, key, body)
             except Conflict:
@@ -167,12 +190,33 @@ class Loader:
         raise AssertionError("the last attempt returns or raises")
 
     async def _give_status(self, resource: Resource, key: Key, stored: Document, status: Document) -> None:
-        body = {**stored, "status": status}
-        body["metadata"] = {name: value for name, value in stored["metadata"].items() if name != "resourceVersion"}
         if resource.view is Pod:
             # Which binding a status is about is the mesh's own count.
-            body["status"] = {name: value for name, value in status.items() if name not in _OF_BINDING}
-        await self._client.update(resource.name, key, body, subresource="status")
+            status = {name: value for name, value in status.items() if name not in _OF_BINDING}
+        elif self._rules.has_kubelets and isinstance(observed := status.get("observedGeneration"), int):
+            # Generations are counted anew here, and what was observed of an object is none that it has not had.
+            newest = int(metadata_of(stored).get("generation") or observed)
+            status = {**status, "observedGeneration": min(observed, newest)}
+        for left in reversed(range(CONFLICTS_MAX)):
+            # On the version that was read: controllers may have written what may not be taken back.
+            body = {**stored, "status": never_less(resource.name, status, stored)}
+            try:
+                await self._client.update(resource.name, key, body, subresource="status")
+                return
+            except Conflict:
+                if not left:
+                    raise
+            stored = await self._client.get(resource.name, key)
+
+    async def _has_kubelet(self, node: str) -> bool:
+        """Whether a kubelet renews the lease of a node; of many pods of a node it is asked once."""
+        if node not in self._hosted:
+            try:
+                lease = await self._client.get(_LEASES, Key(_LEASES_OF_NODES, node))
+                self._hosted[node] = (lease.get("spec") or {}).get("holderIdentity") == node
+            except NotFound:
+                self._hosted[node] = False
+        return self._hosted[node]
 
     async def delete(self, resource: str, key: Key, *, at_once: bool = False) -> bool:
         """Delete an object; False: it was not there. Raises: ApiError, UnknownOutcome."""

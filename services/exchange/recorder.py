@@ -76,16 +76,19 @@ class Recorder:
         except* Refused as errors:
             raise Refused(str(errors.exceptions[0])) from None
 
-    async def _follow(self, kind: Resource, version: str) -> None:
+    async def _follow(self, kind: Resource, version: str | None) -> None:
+        """Write changes for ever; `version` None: list the kind anew first. Raises: Refused."""
         broken = 0
         while True:
             try:
+                if version is None:
+                    version = await self._again(kind)
                 async for event in self._cluster.watch(kind, version, selector=self._selector):
                     version, broken = _version(event.document) or version, 0
                     if event.type != "BOOKMARK":
                         self._take(kind, event.document, is_gone=event.type == "DELETED")
             except Expired:
-                version = await self._again(kind)
+                version = None
             except (ApiError, Refused) as error:
                 broken += 1
                 if broken > BROKEN_MAX:

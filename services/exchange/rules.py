@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from services.api.meta import Document, metadata_of
+from services.api.wire import encode
 from services.exchange.stream import Change
 
 Pods = Literal["as-they-are", "pending"]
 PODS, NODES, VOLUMES, CLAIMS = "pods", "nodes", "persistentvolumes", "persistentvolumeclaims"
+BEGAN: Final = "keplab.dev/began"  # as kubelet/runtime/reported.py has it
+"""On a pod that comes onto a node with a kubelet: the status that was reported of it."""
 OF_COMPONENTS: Final = frozenset(
     ("endpoints", "endpointslices.discovery.k8s.io", "events", "events.events.k8s.io", "leases.coordination.k8s.io")
 )
@@ -58,8 +61,8 @@ class Rules:
     """How objects are changed on their way. `keep_owners`: references to owners stay, with the owners' new uids.
 
     `keeps_existing`: an object that is there stays as it is, as kube-scheduler-simulator replays. `has_kubelets`:
-    kubelets act on what is loaded, so the status of a pod that is bound and not over is its kubelet's: it starts what
-    it does not know to be running.
+    kubelets act on what is loaded, so the status of a pod that is not over is that of its node's kubelet, which is
+    given what was reported of it to go on with.
     """
 
     pods: Pods = "as-they-are"
@@ -90,11 +93,10 @@ def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
     made = {**{name: value for name, value in document.items() if name != "status"}, "metadata": metadata}
     status = document.get("status")
     if resource == PODS:
+        made["metadata"] = metadata = without_began(metadata)
         made["spec"] = dict(document.get("spec") or {})
         if rules.pods == "pending":
             made["spec"].pop("nodeName", None)
-            status = None
-        if rules.has_kubelets and made["spec"].get("nodeName") and not _is_over(status):
             status = None
         if not rules.keep_owners:
             metadata.pop("ownerReferences", None)
@@ -103,8 +105,49 @@ def prepared(resource: str, document: Document, rules: Rules) -> Prepared:
     return Prepared(made, status if isinstance(status, dict) and status else None, bool(given.get("deletionTimestamp")))
 
 
-def _is_over(status: Any) -> bool:
-    return isinstance(status, dict) and status.get("phase") in ("Succeeded", "Failed")
+def without_began(metadata: Document) -> Document:
+    """Return a pod's metadata without what an import said of it."""
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, dict) or BEGAN not in annotations:
+        return dict(metadata)
+    return {**metadata, "annotations": {name: text for name, text in annotations.items() if name != BEGAN}}
+
+
+_TAKEN_OVER: Final = ("startTime", "conditions", "initContainerStatuses", "containerStatuses")
+
+
+def handed_over(made: Prepared) -> Prepared:
+    """Return a pod as it comes onto a node whose kubelet goes on with it: that writes the status. One that is over has
+    nothing to go on with."""
+    status = made.status or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return made
+    metadata = metadata_of(made.document)
+    if status.get("containerStatuses"):
+        reported = encode({name: status[name] for name in _TAKEN_OVER if status.get(name)}).decode()
+        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), BEGAN: reported}}
+    return Prepared({**made.document, "metadata": metadata}, None, made.is_terminating)
+
+
+_GROWING: Final = ("collisionCount", "failed", "succeeded")
+"""Counters in statuses that an API server lets no one take back."""
+_MADE_ONCE: Final = ("startTime", "completionTime")
+"""Moments of a Job that stay once they are there."""
+JOBS: Final = "jobs.batch"
+
+
+def never_less(resource: str, status: Document, stored: Document) -> Document:
+    """Return a status as it may be given to the object that is stored: what the mesh's controllers have counted up, or
+    begun, meanwhile stays."""
+    held = stored.get("status") or {}
+    given = dict(status)
+    for name in _GROWING:
+        if (count := held.get(name)) and isinstance(count, int) and count > (given.get(name) or 0):
+            given[name] = count
+    for name in _MADE_ONCE if resource == JOBS else ():
+        if held.get(name):
+            given[name] = held[name]
+    return given
 
 
 def owners_of(document: Document) -> list[Document]:

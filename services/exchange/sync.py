@@ -136,25 +136,20 @@ class Sync:
                 found[kind.name] = found.get(kind.name, 0) + wanted
         return found
 
-    async def _follow(self, kind: Resource, version: str) -> None:
+    async def _follow(self, kind: Resource, version: str | None) -> None:
+        """Copy changes for ever; `version` None: copy the kind anew first."""
         while True:
             try:
+                if version is None:
+                    version = await self.copy(kind)
                 async with aclosing(self._cluster.watch(kind, version, selector=self._selector)) as events:  # type: ignore[type-var]  # a generator
                     async for event in events:
                         version = str(metadata_of(event.document).get("resourceVersion") or version)
                         await self._change(kind, event)
             except self._forgotten:
-                version = await self._again(kind)
-            except Refused as error:
-                self._notify(f"{kind.name}: {error}; trying again")
-                await asyncio.sleep(AGAIN_S)
-
-    async def _again(self, kind: Resource) -> str:
-        while True:
-            try:
-                return await self.copy(kind)
-            except Refused as error:
-                self._notify(f"{kind.name}: {error}; trying again")
+                version = None
+            except (Refused, ApiError) as error:
+                self._notify(f"{kind.name}: {getattr(error, 'message', error)}; trying again")
                 await asyncio.sleep(AGAIN_S)
 
     async def _change(self, kind: Resource, event: WatchEvent) -> None:

@@ -35,6 +35,7 @@ def comparison_of(
     provenance: Provenance,
     is_interrupted: bool = False,
     report: str = "",
+    recordings: str = "",
     stated: Sequence[register.Measure] = (),
 ) -> Comparison:
     """Return the document of these runs. `arms`: names with switches; `planned`: how many runs there were to be;
@@ -69,6 +70,7 @@ def comparison_of(
         difference_groups=groups,
         report=report,
         provenance=provenance,
+        recordings=recordings,
     )
     return msgspec.structs.replace(made, result=headline(made))
 

@@ -1,7 +1,7 @@
 """The document of a comparison: everything that a reader may ask, from which every view is made. Pure.
 
 The page, markdown, CSV and the table of a terminal are functions of it alone, so a document that was kept gives each of
-them again.
+them again; recordings that the page may hold beside it stay files of their own.
 """
 
 from collections.abc import Sequence
@@ -133,6 +133,8 @@ class Comparison(msgspec.Struct, frozen=True):
     difference_groups: list[FateGroup]
     report: str
     provenance: Provenance
+    recordings: str = ""
+    """The folder with a recording of each run, called as `recording_name` says; empty: none was made."""
 
     @property
     def passed(self) -> bool:
@@ -185,6 +187,11 @@ def _common(arms: Sequence[ArmRuns]) -> list[list[Run]]:
     ended = [{run.seed: run for run in arm.runs if not run.error} for arm in arms]
     seeds = [seed for seed in ended[0] if all(seed in each for each in ended)] if ended else []
     return [[each[seed] for seed in seeds] for each in ended]
+
+
+def recording_name(arm: str, seed: int) -> str:
+    """Return what the recording of a run is called, without its ending."""
+    return f"{arm}-{seed}"
 
 
 def document_of(made: Comparison) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Plots of a comparison as inline SVG: pods by phase for each arm on one scale, and one measure over seeds. Pure."""
+"""Pods by phase over time as SVG, for pictures and for the page of a run: arms on one scale. Pure.
+
+The live page draws the same of the same bands (services/ui/static/js/plots.js).
+"""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,7 +9,7 @@ from typing import Final
 
 from services.experiments.axis import ticks, time_ticks
 from services.experiments.bands import Band
-from services.experiments.document import ArmRuns, Comparison, Measure
+from services.experiments.document import ArmRuns
 
 WIDTH, HEIGHT = 560, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 104, 10, 24
@@ -14,7 +17,6 @@ SIGNS: Final = {"pending": "○", "running": "●", "failed": "✕", "succeeded"
 DASHES: Final = {"pending": "2 3", "running": "", "failed": "7 3", "succeeded": "1 4"}
 """What distinguishes phases beside their colours."""
 _LABEL_PX: Final = 13.0
-_STRIP_WIDTH, _STRIP_ROW = 110, 13
 
 
 class Frame:
@@ -104,27 +106,3 @@ def _labels(bands: Sequence[Band], frame: Frame) -> list[str]:
             f"{band.phase} {last:,.0f}</text>"
         )
     return parts
-
-
-def strip(measure: Measure, made: Comparison) -> str:
-    """Return one measure over seeds: a row for each arm, a dot for each seed, a stroke at the median. All on one
-    scale."""
-    low = min((own.low for own in measure.arms if own.low is not None), default=0.0)
-    high = max((own.high for own in measure.arms if own.high is not None), default=0.0)
-    width = high - low or 1.0
-
-    def x(value: float) -> float:
-        return 5 + (_STRIP_WIDTH - 10) * (value - low) / width
-
-    height = _STRIP_ROW * len(made.arms)
-    parts = [f"<svg viewBox='0 0 {_STRIP_WIDTH} {height}' width='{_STRIP_WIDTH}' height='{height}' aria-hidden='true'>"]
-    for row, (arm, own) in enumerate(zip(made.arms, measure.arms, strict=True)):
-        y = _STRIP_ROW * (row + 0.5)
-        parts.append(f"<line class='axis' x1='0' x2='{_STRIP_WIDTH}' y1='{y}' y2='{y}' />")
-        values = {run.measures.get(measure.name) for run in arm.runs if not run.error}
-        for value in sorted(v for v in values if v is not None):
-            parts.append(f"<circle cx='{x(value):.1f}' cy='{y}' r='2.5' class='seed' />")
-        if own.median is not None:
-            at = x(own.median)
-            parts.append(f"<line class='median' x1='{at:.1f}' x2='{at:.1f}' y1='{y - 5}' y2='{y + 5}' />")
-    return "".join([*parts, "</svg>"])

@@ -131,14 +131,21 @@ def group_text(group: FateGroup) -> str:
     return f"{group.pods:,} × {change} ({group.arm}, {seeds}, e.g. {group.example})"
 
 
+def pods_text(made: Comparison) -> str:
+    """Return how many pods fared differently, without a point at the end; nothing where there is one arm."""
+    if len(made.arms) < 2:
+        return ""
+    if not made.difference_count:
+        return "No pod's fate differs"
+    pods = "1 pod differs" if made.difference_count == 1 else f"{made.difference_count:,} pods differ"
+    return f"{pods}, matched by owner and order of creation"
+
+
 def pods_lines(made: Comparison) -> list[str]:
     """Return which pods differ, in groups, and how many groups are left out."""
-    if len(made.arms) < 2:
+    if not (text := pods_text(made)):
         return []
-    if not made.difference_count:
-        return ["No pod's fate differs."]
-    pods = "1 pod differs" if made.difference_count == 1 else f"{made.difference_count:,} pods differ"
-    lines = [f"{pods}, matched by owner and order of creation:"]
+    lines = [f"{text}{':' if made.difference_count else '.'}"]
     lines += [group_text(group) for group in made.difference_groups[:GROUPS_MAX]]
     if (left := made.difference_groups[GROUPS_MAX:]) != []:
         lines.append(f"{len(left)} more groups of {sum(group.pods for group in left):,} pods are in the JSON document")

@@ -39,7 +39,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
     `mode`: simulated, processes or mesh. `versions`: of `keplab`, and the `revision` of its sources. `started` and
     `ended`: by the wall's clock of the recorder; without `ended` it grows, or its writer was killed. `not_recorded`: in
-    words, what a reader may miss. `digest`: that of the run's event log.
+    words, what a reader may miss. `digest`: that of the run's event log. `about`: whose data it is, of a recording that
+    was made of a published trace.
     """
 
     format: str = FORMAT
@@ -58,6 +59,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     command: str = ""
     not_recorded: list[str] = []
+    about: list[str] = []
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,14 +23,20 @@ HEAD: Final = struct.Struct("<BBHIdd")
 _LENGTH: Final = struct.Struct("<I")
 ALIGNED: Final = 8
 ROW: Final = "row"
+SAME: Final = "same"
+"""How a column is stored of which all rows have the same: one row of values."""
 TYPES: Final[dict[str, np.dtype[Any]]] = {
+    "i8": np.dtype("<i1"),
     "u8": np.dtype("<u1"),
+    "i16": np.dtype("<i2"),
     "u16": np.dtype("<u2"),
     "u32": np.dtype("<u4"),
     "i32": np.dtype("<i4"),
     "f32": np.dtype("<f4"),
     "f64": np.dtype("<f8"),
 }
+_NARROW: Final = ("u8", "i8", "u16", "i16", "u32", "i32", "f32")
+"""What a column of a larger type may be stored as, the smallest first."""
 Array = NDArray[Any]
 
 
@@ -49,7 +55,6 @@ class Spec(NamedTuple):
 NODE_COLUMNS: Final = (
     Spec("name", "u32"),
     Spec("zone", "u32"),
-    Spec("uid", "u32"),
     Spec("ready", "u8"),
     Spec("unschedulable", "u8"),
     Spec("taints", "u32"),
@@ -65,11 +70,12 @@ NODE_COLUMNS: Final = (
     Spec("used_devices", "f32"),
     Spec("phases", "u16", 5),
     Spec("numa_req", "f32", 8),
+    Spec("held_cpu_m", "f64"),
+    Spec("held_mem", "f64"),
 )
 POD_COLUMNS: Final = (
     Spec("name", "u32"),
     Spec("ns", "u32"),
-    Spec("uid", "u32"),
     Spec("node", "i32"),
     Spec("phase", "u8"),
     Spec("pool", "u8"),
@@ -78,17 +84,20 @@ POD_COLUMNS: Final = (
     Spec("mem", "f64"),
     Spec("owner", "u32"),
     Spec("role", "u32"),
+    Spec("role_number", "u32"),
     Spec("flags", "u16"),
     Spec("reason", "u32"),
     Spec("created", "f64"),
     Spec("nominated", "i32"),
+    Spec("held_cpu_m", "f64"),
+    Spec("held_mem", "f64"),
 )
 TABLES: Final = {"nodes": NODE_COLUMNS, "pods": POD_COLUMNS}
 _FULL: Final = {"nodes": NODES, "pods": PODS}
 
 
 class Frame(NamedTuple):
-    """A frame, read. `columns` are views into its bytes: one row of values each, or (rows, width)."""
+    """A frame, read. `columns`: one value a row, or (rows, width); views into its bytes where they are stored whole."""
 
     kind: int
     flags: int
@@ -105,8 +114,8 @@ def strings_frame(strings: Sequence[str], first: int, rv: int, t: float, flags: 
 
 
 def table_frame(table: str, columns: Mapping[str, Array], rv: int, t: float, flags: int = 0) -> bytes:
-    """Return all rows of a table, by the name of a column."""
-    return _columns_frame(_FULL[table], {}, TABLES[table], columns, rv, t, flags)
+    """Return all rows of a table, by the name of a column; each column in the smallest type that has its values."""
+    return _columns_frame(_FULL[table], {}, TABLES[table], columns, rv, t, flags, is_narrow=True)
 
 
 def delta_frame(table: str, rows: Array, columns: Mapping[str, Array], rv: int, t: float, flags: int = 0) -> bytes:
@@ -133,17 +142,43 @@ def _columns_frame(
     rv: int,
     t: float,
     flags: int,
+    *,
+    is_narrow: bool = False,
 ) -> bytes:
     rows, described, pieces, offset = 0, [], [], 0
     for spec in specs:
         values = np.ascontiguousarray(columns[spec.name], dtype=TYPES[spec.type])
         rows = len(values)
-        described.append([spec.name, spec.type, spec.width, offset])
+        about: list[Any] = [spec.name, spec.type, spec.width, offset]
+        if is_narrow:
+            stored, values = _narrowed(values, spec.type)
+            about += [stored] if stored != spec.type else []
+        described.append(about)
         raw = values.tobytes()
         padding = -len(raw) % ALIGNED
         pieces += [raw, b"\0" * padding]
         offset += len(raw) + padding
     return _frame(kind, flags, rows, rv, t, {**header, "columns": described}, pieces)
+
+
+def _narrowed(values: Array, type_: str) -> tuple[str, Array]:
+    """Return as what a column is stored, SAME or a type, and the values as they are stored."""
+    if len(values) > 1 and (values == values[0]).all():
+        return SAME, values[:1]
+    if not len(values):
+        return type_, values
+    low, high = values.min(), values.max()
+    for name in _NARROW:
+        narrow = TYPES[name]
+        if narrow.itemsize >= values.dtype.itemsize:
+            continue
+        if narrow.kind != "f" and not np.iinfo(narrow).min <= low <= high <= np.iinfo(narrow).max:
+            continue
+        with np.errstate(over="ignore"):
+            stored = values.astype(narrow)
+        if (stored == values).all():
+            return name, stored
+    return type_, values
 
 
 def _frame(
@@ -170,11 +205,15 @@ def read_frame(data: bytes) -> Frame:
         raise FrameError(f"the header of a frame of kind {kind}: {error}") from None
     columns: dict[str, Array] = {}
     start = begin + length
-    for name, type_, width, offset in header.get("columns", ()):
-        dtype = TYPES[type_]
-        if start + offset + rows * width * dtype.itemsize > len(data):
+    for name, type_, width, offset, *narrow in header.get("columns", ()):
+        stored = narrow[0] if narrow else type_
+        dtype, count = TYPES[type_ if stored == SAME else stored], (1 if stored == SAME else rows) * width
+        if start + offset + count * dtype.itemsize > len(data):
             raise FrameError(f"column {name} of a frame of kind {kind} ends after the frame")
-        values = np.frombuffer(data, dtype, rows * width, start + offset)
+        values = np.frombuffer(data, dtype, count, start + offset)
+        if stored == SAME:
+            values = np.tile(values, rows)
+        values = values.astype(TYPES[type_], copy=False)
         columns[name] = values.reshape(rows, width) if width > 1 else values
     return Frame(kind, flags, rows, int(rv), t, header, columns)
 

@@ -22,8 +22,15 @@ from services.recordings.roles import KnownRoles
 from services.recordings.rows import PODS, POOLS, ClaimRow, NumaRow, SliceRow
 
 NEVER: Final = 2.0**63
-_COMMON: Final = (Spec("rv", "f64"), Spec("over", "f64"), Spec("slot", "u32"), Spec("strings", "u32"))
-"""Of a row: its version, the one that replaces it, its slot, and how many strings are known with it."""
+_COMMON: Final = (
+    Spec("rv", "f64"),
+    Spec("over", "f64"),
+    Spec("slot", "u32"),
+    Spec("strings", "u32"),
+    Spec("uid", "u32"),
+)
+"""Of a row: its version, the one that replaces it, its slot, how many strings are known with it, and its uid, which
+stands behind all strings that a page knows."""
 _DERIVED: Final = frozenset(
     (
         "node",
@@ -39,8 +46,10 @@ _DERIVED: Final = frozenset(
         "req_pods",
     )
 )
+_SUMS_OF_NODES: Final = frozenset(("held_cpu_m", "held_mem"))
+"""Columns that are derived of nodes and own of pods."""
 _POD_OWN: Final = tuple(each for each in POD_COLUMNS if each.name not in _DERIVED)
-_NODE_OWN: Final = tuple(each for each in NODE_COLUMNS if each.name not in _DERIVED)
+_NODE_OWN: Final = tuple(each for each in NODE_COLUMNS if each.name not in _DERIVED | _SUMS_OF_NODES)
 POD_ROWS: Final = (
     *_COMMON,
     *_POD_OWN,
@@ -173,7 +182,8 @@ def read_past(data: bytes, count: int) -> PastColumns | None:
             found.append(frames.read_frame(raw[place + 4 : place + 4 + size]))
             place += 4 + size
         strings, pods, nodes, moves, rest = found
-        if strings.rv != count:
+        wanted = ((pods, POD_ROWS), (nodes, NODE_ROWS), (moves, MOVE_ROWS))
+        if strings.rv != count or any(spec.name not in frame.columns for frame, specs in wanted for spec in specs):
             return None
         others = [
             Other(rv, over, resource, namespace, name, msgspec.convert(row, _OTHERS[resource]))
@@ -192,6 +202,7 @@ def past_of(source: Source) -> PastColumns:
     others: list[Other] = []
     newest: dict[tuple[str, str, str], int] = {}
     roles: dict[str, str] = {}
+    uids: dict[str, int] = {}
     count = 0
 
     for version in source.versions():
@@ -208,14 +219,14 @@ def past_of(source: Source) -> PastColumns:
                     roles[row.uid] = model.roles.of(row.uid, row.name)
                     values = _own(model.pods, row.uid, _POD_OWN)
                     extra = {"node_name": model.number(row.node), "nominated_name": model.number(row.nominated)}
-                    common = _common(version.rv, model.pods.slots[row.uid], len(model.strings))
+                    common = _common(version.rv, model.pods, row.uid, model, uids)
                     pods.add(row.uid, {**values, **extra, "own_devices": row.devices, **common})
             case "nodes":
                 nodes.end(version.name, version.rv)
                 node = model.node_row(version.name)
                 if node is not None:
                     values = _own(model.nodes, node.uid, _NODE_OWN)
-                    common = _common(version.rv, model.nodes.slots[node.uid], len(model.strings))
+                    common = _common(version.rv, model.nodes, node.uid, model, uids)
                     nodes.add(version.name, {**values, "own_devices": node.devices, "all_pods": node.pods, **common})
             case rows.TOPOLOGIES | rows.SLICES | rows.CLAIMS:
                 if (place := newest.pop(version.key, None)) is not None:
@@ -225,20 +236,22 @@ def past_of(source: Source) -> PastColumns:
                     newest[version.key] = len(others)
                     others.append(Other(version.rv, NEVER, version.resource, version.ns, version.name, found))
     moves = [(each.t, each.uid, POOLS.index(each.pool) if each.pool in POOLS else 0) for each in source.moves()]
-    strings = list(model.strings)
-    numbers = {text: place for place, text in enumerate(strings)}
     # Pods that no version names are in no table.
-    known = sorted((move for move in moves if move[1] in numbers), key=lambda move: move[0])
+    known = sorted((move for move in moves if move[1] in uids), key=lambda move: move[0])
     columns: dict[str, Array] = {
         "t": np.asarray([t for t, _, _ in known], np.float64),
-        "uid": np.asarray([numbers[uid] for _, uid, _ in known], np.uint32),
+        "uid": np.asarray([uids[uid] for _, uid, _ in known], np.uint32),
         "pool": np.asarray([pool for _, _, pool in known], np.uint8),
     }
-    return PastColumns(count, strings, pods.arrays(), nodes.arrays(), columns, others, roles)
+    tables = pods.arrays(), nodes.arrays(), columns
+    for table in tables:
+        table["uid"] += np.uint32(len(model.strings))
+    return PastColumns(count, [*model.strings, *uids], *tables, others, roles)
 
 
-def _common(rv: int, slot: int, strings: int) -> dict[str, Any]:
-    return {"rv": rv, "over": NEVER, "slot": slot, "strings": strings}
+def _common(rv: int, table: Any, uid: str, model: Model, uids: dict[str, int]) -> dict[str, Any]:
+    number = uids.setdefault(uid, len(uids))
+    return {"rv": rv, "over": NEVER, "slot": table.slots[uid], "strings": len(model.strings), "uid": number}
 
 
 def _own(table: Any, uid: str, specs: Sequence[Spec]) -> dict[str, Any]:

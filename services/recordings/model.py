@@ -16,7 +16,7 @@ from services.api.meta import Document
 from services.recordings import frames, rows
 from services.recordings.format import DELETED
 from services.recordings.frames import NODE_COLUMNS, POD_COLUMNS, Array, Spec
-from services.recordings.roles import Roles
+from services.recordings.roles import Roles, parts_of
 from services.recordings.rows import CLAIMS, NODES, PODS, POOLS, SLICES, TOPOLOGIES, NodeRow, NumaRow, PodRow
 
 SHOWN: Final = frozenset((PODS, NODES, TOPOLOGIES, SLICES, CLAIMS))
@@ -116,10 +116,10 @@ class Table:
 class _Use:
     """What the pods that name a node come to, and which they are: slots of `pods`, and of those `nominated` to it."""
 
-    __slots__ = ("cpu", "devices", "memory", "nominated", "phases", "pods", "requesting")
+    __slots__ = ("cpu", "devices", "held_cpu", "held_memory", "memory", "nominated", "phases", "pods", "requesting")
 
     def __init__(self) -> None:
-        self.cpu = self.memory = self.devices = self.requesting = 0
+        self.cpu = self.memory = self.devices = self.requesting = self.held_cpu = self.held_memory = 0
         self.phases = [0] * len(rows.PHASES)
         self.pods: dict[int, None] = {}
         self.nominated: dict[int, None] = {}
@@ -131,6 +131,8 @@ class _Use:
             self.memory += sign * row.memory
             self.devices += sign * row.devices
             self.requesting += sign
+            self.held_cpu += sign * row.held_cpu
+            self.held_memory += sign * row.held_memory
 
 
 class _Devices:
@@ -205,7 +207,7 @@ class _Restored(NamedTuple):
 def _pod_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple[PodRow, int]]:
     names = ("name", "ns", "uid", "node_name", "owner", "reason", "nominated_name")
     texts = [[strings[number] for number in table[name].tolist()] for name in names]
-    others = ("phase", "priority", "cpu_m", "mem", "own_devices", "flags", "created", "slot")
+    others = ("phase", "priority", "cpu_m", "mem", "own_devices", "flags", "created", "held_cpu_m", "held_mem", "slot")
     values = [table[name].tolist() for name in others]
     for (name, ns, uid, node, owner, reason, nominated), (
         phase,
@@ -215,10 +217,15 @@ def _pod_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple[
         devices,
         flags,
         created,
+        held_cpu,
+        held_memory,
         slot,
     ) in zip(zip(*texts, strict=True), zip(*values, strict=True), strict=True):
-        sizes = int(cpu), int(memory), int(devices)
-        yield PodRow(name, ns, uid, node, phase, priority, *sizes, owner, flags, reason, created, nominated), slot
+        sizes, held = (int(cpu), int(memory), int(devices)), (int(held_cpu), int(held_memory))
+        yield (
+            PodRow(name, ns, uid, node, phase, priority, *sizes, owner, flags, reason, created, nominated, *held),
+            slot,
+        )
 
 
 def _node_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple[NodeRow, int]]:
@@ -367,12 +374,12 @@ class Model:
             self._count_pod(before, slot, -1)
         self._count_pod(row, slot, 1)
         number = self.number
+        role, role_number = parts_of(self.roles.of(row.uid, row.name))
         self.pods.set(
             slot,
             {
                 "name": number(row.name),
                 "ns": number(row.namespace),
-                "uid": number(row.uid),
                 "node": self._slot_of_node(row.node),
                 "phase": row.phase,
                 "pool": self._pools.get(row.uid, 0),
@@ -380,11 +387,14 @@ class Model:
                 "cpu_m": row.cpu,
                 "mem": row.memory,
                 "owner": number(row.owner),
-                "role": number(self.roles.of(row.uid, row.name)),
+                "role": number(role),
+                "role_number": role_number,
                 "flags": row.flags,
                 "reason": number(row.reason),
                 "created": row.created,
                 "nominated": self._slot_of_node(row.nominated),
+                "held_cpu_m": row.held_cpu,
+                "held_mem": row.held_memory,
             },
         )
         for name in (row.node, row.nominated):
@@ -430,7 +440,6 @@ class Model:
             {
                 "name": number(row.name),
                 "zone": number(row.zone),
-                "uid": number(row.uid),
                 "ready": row.ready,
                 "unschedulable": row.unschedulable,
                 "taints": number(row.taints),
@@ -485,6 +494,8 @@ class Model:
                     "used_devices": use.devices + held,
                     "phases": [min(count, _U16_MAX) for count in use.phases],
                     "numa_req": [milli / 1000 for milli in numa.allocated],
+                    "held_cpu_m": use.held_cpu,
+                    "held_mem": use.held_memory,
                 },
             )
         self._stale.clear()
@@ -502,7 +513,8 @@ class Model:
         others: Iterable[tuple[str, Row]],
     ) -> None:
         """Have these rows (columns of `index.NODE_ROWS` and `POD_ROWS`) of tables of these sizes, the first `known`
-        strings, `pools` by the number of a uid, and these rows of topologies, slices and claims."""
+        strings, `pools` by the number of a uid, and these rows of topologies, slices and claims. Strings that are not
+        known are uids, and what later versions brought."""
         self.strings = strings[:known]
         for resource, row in others:
             match row:
@@ -531,8 +543,8 @@ class Model:
         requesting = ~np.isin(pods["phase"], ENDED)
         named = pods["node_name"][requesting]
 
-        def summed(weights: Array) -> Array:
-            found: Array = np.bincount(named, weights[requesting], count)[at]
+        def summed(column: str) -> Array:
+            found: Array = np.bincount(named, pods[column][requesting], count)[at]
             return found
 
         phases = [np.bincount(pods["node_name"][pods["phase"] == number], None, count)[at] for number in range(5)]
@@ -541,12 +553,14 @@ class Model:
         none = NumaRow("")
         numa = [self._numa.get(self.strings[number], none) for number in at] if self._numa else [none] * len(at)
         return {
-            "req_cpu_m": summed(pods["cpu_m"]),
-            "req_mem": summed(pods["mem"]),
+            "req_cpu_m": summed("cpu_m"),
+            "req_mem": summed("mem"),
             "req_pods": np.minimum(np.bincount(named, None, count)[at], _U16_MAX),
             "phases": np.minimum(np.stack(phases, axis=1), _U16_MAX),
             "devices": nodes["own_devices"] + published,
-            "used_devices": summed(pods["own_devices"]) + held,
+            "used_devices": summed("own_devices") + held,
+            "held_cpu_m": summed("held_cpu_m"),
+            "held_mem": summed("held_mem"),
             "numa": np.asarray([each.allocatable for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
             "numa_req": np.asarray([each.allocated for each in numa], np.float64).reshape(-1, rows.NUMA_NODES) / 1000,
         }
@@ -582,8 +596,8 @@ class Model:
         return (self.nodes if table == NODES else self.pods).all()
 
     def frames(self) -> list[bytes]:
-        """Return all that is known: strings, nodes, pods. What `delta` returns next may be taken after it, whoever
-        else was given what before."""
+        """Return all that is known: strings, nodes, pods. What `delta` returns next may be taken after it, by a
+        reader that was given nothing before."""
         self._settle()
         flags = self._flags | frames.REPLACES
         return [

@@ -5,8 +5,7 @@ Versions are in memory, some hundred bytes each; bodies, lines and spans are rea
 
 import zipfile
 import zlib
-from bisect import bisect_right
-from collections import OrderedDict
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 
 from services.api.errors import UNREADABLE
+from services.api.lru import LRU
 from services.recordings.format import (
     BODIES,
     DECISIONS,
@@ -119,7 +119,7 @@ class Recording:
         self._read_to = dict.fromkeys((VERSIONS, BODIES), 0)
         self._versions: list[Version] = []
         self._places: dict[str, Place] = {}
-        self._unpacked: OrderedDict[int, bytes] = OrderedDict()
+        self._unpacked: LRU[int, bytes] = LRU(UNPACKED_MAX)
         self._zero_s = 0.0
         self._by_key: dict[Key, list[int]] = {}
         """By resource, namespace and name: the places of its versions."""
@@ -250,6 +250,11 @@ class Recording:
         place = bisect_right(self._versions, t, key=lambda each: each.t)
         return self.stop_at(self._versions[place - 1].rv) if place else 0
 
+    def time_at(self, rv: int) -> float:
+        """Return when a version was committed, or the next one that there is; 0 after the last."""
+        place = bisect_left(self._versions, rv, key=lambda each: each.rv)
+        return self._versions[place].t if place < len(self._versions) else 0.0
+
     def __len__(self) -> int:
         return len(self._versions)
 
@@ -297,14 +302,10 @@ class Recording:
         place = self._places.get(sha)
         if place is None:
             return None
-        raw = self._unpacked.get(place.offset)
+        raw = self._unpacked.use(place.offset)
         if raw is None:
             raw = _unpacked(self._source.read(PACK, place.offset, place.size))
-            self._unpacked[place.offset] = raw
-            if len(self._unpacked) > UNPACKED_MAX:
-                self._unpacked.popitem(last=False)
-        else:
-            self._unpacked.move_to_end(place.offset)
+            self._unpacked.put(place.offset, raw)
         found = raw[place.at : place.at + place.length]
         return found if len(found) == place.length else None
 

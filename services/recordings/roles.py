@@ -47,6 +47,12 @@ class Roles:
         return self._by_uid.get(uid, otherwise or uid)
 
 
+def parts_of(role: str) -> tuple[str, int]:
+    """Return what is before the number of a role, and 1 + the number; 0 of one that has none."""
+    stem, sign, number = role.rpartition("#")
+    return (stem, int(number) + 1) if sign and number.isdecimal() else (role, 0)
+
+
 class KnownRoles(Roles):
     """Roles that were all learned before."""
 

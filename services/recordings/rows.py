@@ -1,8 +1,9 @@
 """What a page shows of one object, as plain values: documents in, rows out. Pure.
 
-Requests are those that the scheduler counts: of a pod that is resized, the larger of desired and allocated. What each
-column says is in docs/reference/recordings.md.
-Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1.
+Requests are those that the scheduler counts: of a pod that is resized, the largest of desired, allocated and actual.
+What its node holds for it is what was allocated, and nothing before the kubelet has seen the pod. What each column says
+is in docs/reference/recordings.md.
+Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1, kep-5836 4.
 """
 
 from typing import Any, Final
@@ -16,7 +17,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Condition, Document, ObjectMeta, View, condition_status, find_condition
-from services.api.podresources import Amounts, amounts, as_allocated, pod_requests
+from services.api.podresources import Amounts, amounts, as_allocated, as_in_use, pod_requests
 from services.api.quantity import milli
 from services.api.times import parse_time
 
@@ -38,7 +39,8 @@ _WAITING_WELL: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
 
 class PodRow(msgspec.Struct, frozen=True):
     """A pod. `phase`: a number of PHASES. `cpu`: thousandths of a core, `memory`: bytes, `devices`: extended resources,
-    all as requested. `created`: seconds since the epoch. `node`, `nominated`: names, "" for none."""
+    all as requested; `held_cpu`, `held_memory`: what its node holds for it. `created`: seconds since the epoch. `node`,
+    `nominated`: names, "" for none."""
 
     name: str
     namespace: str
@@ -54,6 +56,8 @@ class PodRow(msgspec.Struct, frozen=True):
     reason: str = ""
     created: float = 0.0
     nominated: str = ""
+    held_cpu: int = 0
+    held_memory: int = 0
 
 
 class NodeRow(msgspec.Struct, frozen=True):
@@ -130,9 +134,10 @@ def pod_row(document: bytes | Document) -> PodRow | None:
         return None
     meta, spec, status = pod.metadata, pod.spec, pod.status
     try:
-        requests = pod_requests(as_allocated(pod))
+        requests, allocated = pod_requests(as_in_use(pod)), pod_requests(as_allocated(pod))
     except ValueError:
-        requests = {}
+        requests = allocated = {}
+    held = allocated if status.start_time else {}
     owner = meta.controller
     flags = TERMINATING * (meta.deletion_timestamp is not None) | NOMINATED * bool(status.nominated_node_name)
     if condition_status(status.conditions, "PodResizePending") == "True":
@@ -155,6 +160,8 @@ def pod_row(document: bytes | Document) -> PodRow | None:
         reason=_reason(pod),
         created=_moment(meta.creation_timestamp),
         nominated=status.nominated_node_name,
+        held_cpu=held.get("cpu", 0),
+        held_memory=held.get("memory", 0),
     )
 
 
@@ -164,9 +171,10 @@ def pod_row_of_facts(namespace: str, name: str, uid: str, facts: Document, befor
     base = before if before is not None and before.uid == uid else PodRow(name, namespace, uid)
     if isinstance(requests, dict):
         sizes = {str(key): int(value) for key, value in requests.items()}
-        base = msgspec.structs.replace(
-            base, cpu=sizes.get("cpu", 0), memory=sizes.get("memory", 0), devices=_devices(sizes)
-        )
+        cpu, memory = sizes.get("cpu", 0), sizes.get("memory", 0)
+        base = msgspec.structs.replace(base, cpu=cpu, memory=memory, devices=_devices(sizes))
+        if facts.get("phase") == "Running":
+            base = msgspec.structs.replace(base, held_cpu=cpu, held_memory=memory)
     flags = FROM_FACTS | TERMINATING * bool(facts.get("deletion")) | NOMINATED * bool(facts.get("nominated"))
     flags |= (
         WAS_UNBOUND * bool(facts.get("unbind_count")) | (IN_GROUP & base.flags) | IN_GROUP * bool(facts.get("group"))

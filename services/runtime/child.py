@@ -201,11 +201,15 @@ class Child:
         meaning = f", {_MEANINGS[code]}" if code in _MEANINGS else ""
         return f"{self.name} ended with exit code {code}{meaning}"
 
-    async def stop(self) -> None:
-        """End the process in good order, or by force after `STOP_MAX_S`; it is not restarted any more."""
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the process in good order, or by force after `STOP_MAX_S`, or at once; it is not restarted any more."""
         self.is_wanted = False
         process = self.process
-        if process is not None and process.returncode is None:
+        if at_once and process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        elif process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 # A stopped process would keep its SIGTERM for later.
                 process.send_signal(signal.SIGCONT)

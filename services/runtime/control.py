@@ -8,8 +8,8 @@ disk, so that a full one does not keep people from seeing what goes on.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from services.api.errors import UNREADABLE
 from services.telemetry.kernel import ShortFolder
 
 CONTROL_SOCKET = "supervisor.sock"
-REQUEST_BYTES_MAX = 64 * 1024
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""Of a request or an answer: one that has nodes hosted names all of them."""
 REQUEST_MAX_S = 10.0
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -45,7 +46,7 @@ class ControlServer:
         try:
             listening.bind(f"{folder.path}/{CONTROL_SOCKET}")
             self._path.chmod(0o600)
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=REQUEST_BYTES_MAX)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=LINE_BYTES_MAX)
         except BaseException:
             listening.close()
             raise
@@ -87,18 +88,35 @@ class ControlServer:
 async def request(folder: Path, wanted: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Return the answer of the supervisor that runs a mesh on this directory, as `ask` does, without blocking.
     Raises: NoAnswer."""
-    try:
-        short = ShortFolder(folder)
-    except OSError as error:
-        raise NoAnswer(f"{folder}: {error.strerror or error}") from None
-    try:
+    with _socket_in(folder, timeout_s) as path:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_unix_connection(f"{short.path}/{CONTROL_SOCKET}")
+            reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
             try:
                 writer.write(msgspec.json.encode(wanted) + b"\n")
                 return msgspec.json.decode(await reader.readline(), type=dict[str, Any])
             finally:
                 writer.close()
+
+
+def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Return the answer of the supervisor that runs a mesh on this directory. Raises: NoAnswer."""
+    with _socket_in(folder, timeout_s) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(path)
+        connection.sendall(msgspec.json.encode(request) + b"\n")
+        with connection.makefile("rb") as lines:
+            return msgspec.json.decode(lines.readline(), type=dict[str, Any])
+
+
+@contextmanager
+def _socket_in(folder: Path, timeout_s: float) -> Iterator[str]:
+    """Give a path of the supervisor's socket that is short enough for one; what goes wrong with it is a NoAnswer."""
+    try:
+        short = ShortFolder(folder)
+    except OSError as error:
+        raise NoAnswer(f"{folder}: {error.strerror or error}") from None
+    try:
+        yield f"{short.path}/{CONTROL_SOCKET}"
     except TimeoutError:
         raise NoAnswer(f"the supervisor has not answered within {timeout_s:g} s") from None
     except OSError as error:
@@ -107,26 +125,3 @@ async def request(folder: Path, wanted: dict[str, Any], timeout_s: float) -> dic
         raise NoAnswer("the supervisor has ended in the middle of its answer") from None
     finally:
         short.close()
-
-
-def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Return the answer of the supervisor that runs a mesh on this directory. Raises: NoAnswer."""
-    try:
-        short = ShortFolder(folder)
-    except OSError as error:
-        raise NoAnswer(f"{folder}: {error.strerror or error}") from None
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        try:
-            connection.settimeout(timeout_s)
-            connection.connect(f"{short.path}/{CONTROL_SOCKET}")
-            connection.sendall(msgspec.json.encode(request) + b"\n")
-            with connection.makefile("rb") as lines:
-                return msgspec.json.decode(lines.readline(), type=dict[str, Any])
-        except TimeoutError:
-            raise NoAnswer(f"the supervisor has not answered within {timeout_s:g} s") from None
-        except OSError as error:
-            raise NoAnswer(f"{folder / CONTROL_SOCKET}: {error.strerror or error}") from None
-        except UNREADABLE:
-            raise NoAnswer("the supervisor has ended in the middle of its answer") from None
-        finally:
-            short.close()

@@ -161,7 +161,7 @@ def admin_headers(data: Path) -> dict[str, str]:
 
 def page_tokens(data: Path) -> dict[str, str]:
     """Return the live page's token by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
-    return msgspec.json.decode((data / FOLDER / f"{UI}.json").read_bytes(), type=dict[str, str])
+    return tokens_of(data, UI)
 
 
 def admin_tokens(data: Path) -> dict[str, str]:

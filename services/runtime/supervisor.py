@@ -258,12 +258,13 @@ class Supervisor:
         """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
         return self._data / RUN_FOLDER / f"{name.replace('/', '_')}.faults"
 
-    async def restart(self, name: str, switches: Sequence[str] = ()) -> None:
+    async def restart(self, name: str, switches: Sequence[str] = (), *, at_once: bool = False) -> None:
         """Stop one process in good order and return when its successor is ready. `switches`: NAME=VALUE, over those it
-        had, for it and its later lives. Raises: KeyError, MeshError.
+        had, for it and its later lives. `at_once`: stop it by force, so that it does nothing more. Raises: KeyError,
+        MeshError.
         """
         child = self.child(name)
-        await child.stop()
+        await child.stop(at_once=at_once)
         child.arguments += [flag for assignment in switches for flag in ("--set", assignment)]
         child.forgive()
         await self._start_all([child])
@@ -705,7 +706,8 @@ class Supervisor:
             case {"verb": "status"}:
                 return {"status": self.status()}
             case {"verb": "restart", "names": [*names]}:
-                return await self._restart_all([str(name) for name in names])
+                is_forced = request.get("at_once") is True
+                return await self._restart_all([str(name) for name in names], at_once=is_forced)
             case {"verb": "break", **wanted}:
                 return self._break(wanted)
             case {"verb": "host", "nodes": [*nodes]}:
@@ -726,7 +728,7 @@ class Supervisor:
         self._write_state()
         return answer
 
-    async def _restart_all(self, names: Sequence[str]) -> dict[str, Any]:
+    async def _restart_all(self, names: Sequence[str], *, at_once: bool = False) -> dict[str, Any]:
         """Restart these one after the other, all when none is named, in the order in which they were started."""
         if unknown := [name for name in names if name not in self.children]:
             return {
@@ -739,7 +741,7 @@ class Supervisor:
         async with self._restarting:
             for name in [name for name in self.children if name in names or not names]:
                 try:
-                    await self.restart(name)
+                    await self.restart(name, at_once=at_once)
                 except MeshError as error:
                     return {"error": str(error), "is_usage": False, "restarted": restarted}
                 finally:

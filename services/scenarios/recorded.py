@@ -74,7 +74,7 @@ def explanation(
         "phase": status.get("phase") or facts.get("phase", ""),
         "node": node,
         "pool": pool,
-        "since_s": round(_time_at(recording, stop) - last.at_s, 6) if last is not None else None,
+        "since_s": round(recording.time_at(stop) - last.at_s, 6) if last is not None else None,
         "outcome": last.outcome if last is not None else "",
         "attempts": why.get("attempt", 0),
         "feasible": list(totals) or ([last.node] if last is not None and last.outcome == "scheduled" else []),
@@ -126,13 +126,8 @@ def state_at(recording: Recording, rv: int) -> State:
         if body is not None:
             objects.append(StoredObject(resource, msgspec.json.decode(body)))
     stop = recording.stop_at(rv)
-    wall_s = recording.meta.clock.wall_s + _time_at(recording, stop)
+    wall_s = recording.meta.clock.wall_s + recording.time_at(stop)
     return State(rv=stop, wall_s=wall_s, objects=tuple(objects), switches=tuple(recording.meta.switches))
-
-
-def _time_at(recording: Recording, rv: int) -> float:
-    """Return when a version was committed."""
-    return next((each.t for each in recording.versions(rv - 1)), 0.0)
 
 
 def _until(recording: Recording, rv: int) -> float:

@@ -97,7 +97,7 @@ class Resources:
                 log.info("import.merged_plugins", plugins=gone)
             async with self.configuration.lock:
                 await self.configuration.apply(wanted)
-        loader = Loader(self.client, Rules(keep_owners=False))
+        loader = Loader(self.client, Rules(keep_owners=False, has_kubelets=True))
         await self._know_claims(loader, placed)
         loaded = await loader.load(placed)
         if loaded.failures:
@@ -173,7 +173,7 @@ class Resources:
                 for at, document in there.items()
                 if at in wanted
             }
-            loader = Loader(self.client, Rules())
+            loader = Loader(self.client, Rules(has_kubelets=True))
             loader.loaded.uids = uids
             loaded = await loader.load([Placed(wanted[at]) for at in missing])
             failures += [*loaded.failures, *loaded.orphans]

@@ -21,7 +21,7 @@ from services.exchange.stream import Refused
 from services.exchange.sync import KINDS, Sync
 
 AGAIN_S = 5.0
-RULES = Rules(keep_owners=False)
+RULES = Rules(keep_owners=False, has_kubelets=True)
 """As the simulator: pods come without their owners."""
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ async def replay(client: Client, clock: Clock, file: str) -> None:
     """Play a record as fast as the API server takes it, as the simulator does."""
     try:
         _, stream = open_stream(Source(Path(file)), Reading(is_lenient=True))
-        rules = Rules(keep_owners=False, keeps_existing=True)
+        rules = Rules(keep_owners=False, keeps_existing=True, has_kubelets=True)
         player = Player(client, clock, rules, speed=AS_FAST_AS_POSSIBLE, is_lenient=True)
         played = await player.play(stream.changes)
     except (Refused, UnknownOutcome) as error:

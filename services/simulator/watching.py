@@ -1,6 +1,6 @@
 """Lists and watches of the seven kinds as lines of one stream, each a JSON object `{"Kind", "EventType", "Obj"}`.
 
-A version that is too old to go on from is told by an ERROR line, after which the kind is listed anew.
+A version that is too old to go on from is answered by an ERROR line, after which the kind is listed anew.
 Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/resourcewatcher/resourcewatcher.go`.
 """
 

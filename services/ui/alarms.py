@@ -125,7 +125,7 @@ class Alarms:
     @property
     def lost(self) -> int:
         """How many writes were acknowledged and are lost."""
-        return sum(each.invariant == ACKNOWLEDGED for each in self.violations)
+        return sum(each.invariant == ACKNOWLEDGED and not each.by_hand for each in self.violations)
 
     def caused(self, wanted: Wanted) -> None:
         """Follow a fault that was caused now."""
@@ -148,7 +148,8 @@ class Alarms:
             "judged": not self.why_not,
             "why_not": self.why_not,
             "lines": auditor.lines if auditor is not None else 0,
-            "violations": len(self.violations),
+            "violations": sum(not each.by_hand for each in self.violations),
+            "by_hand": sum(each.by_hand for each in self.violations),
             "newest": msgspec.to_builtins(self.violations[-NEWEST:]),
             "not_judged": {**NOT_JUDGED, **(auditor.not_judged if auditor is not None else {})},
             "faults": [each.document() for each in self.faults],

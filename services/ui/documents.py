@@ -1,4 +1,4 @@
-"""What the page is given of a recording as JSON: runs, rows, objects, decisions, traces, differences. Pure.
+"""What the page is given as JSON, of recordings and comparisons. Pure.
 
 HTTP, the page in one file and tests use the same functions.
 """
@@ -14,6 +14,8 @@ from services.api.meta import Column, Document, Resource
 from services.api.resources import resources
 from services.api.switches import REGISTER, Switch
 from services.api.times import format_micro_time
+from services.experiments.document import DocumentError, read_document
+from services.experiments.shown import page_document
 from services.experiments.style import GRAPHICS
 from services.recordings.format import DELETED, SUFFIX, Version
 from services.recordings.reader import Recording
@@ -21,11 +23,11 @@ from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.decisions.difference import Compared, Difference, compare
 from services.scenarios.recorded import decisions_of, explained, queue_at
 from services.scenarios.traces.document import document as trace_document
-from services.scenarios.traces.waterfall import waterfall
+from services.scenarios.traces.waterfall import SpanGraph, waterfall
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
-PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference")
+PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "succeeded": "tick", "unbound": "stripe"}
 """What says the same as a colour, by phase or state."""
 NOT_RECORDED: Final = "body not recorded"
@@ -259,7 +261,9 @@ def mesh(lines: Iterable[Line]) -> dict[str, Any]:
     return {"processes": processes, "links": [], "faults": [], "conditions": [], "error": ""}
 
 
-def trace(spans: Iterable[FinishedSpan], namespace: str, name: str, *, whole: bool = False) -> dict[str, Any]:
+def trace(
+    spans: Iterable[FinishedSpan] | SpanGraph, namespace: str, name: str, *, whole: bool = False
+) -> dict[str, Any]:
     """Return a pod's spans and critical path, as `keplab trace -o json` prints them, with depths. Raises: NotFound."""
     found = waterfall(spans, name, namespace, whole=whole)
     if found is None:
@@ -299,3 +303,15 @@ def _difference(each: Difference) -> dict[str, Any]:
     one, other = each.first, each.second
     fields = [name for name in ("event", "outcome", "node") if getattr(one, name, None) != getattr(other, name, None)]
     return {"role": each.role, "at_s": each.at_s, "a": one, "b": other, "fields": fields}
+
+
+# -- comparisons -----------------------------------------------------------------------------------------
+
+
+def comparison(text: bytes, name: str) -> dict[str, Any]:
+    """Return what the page shows of a comparison, whose document is this text; `name`: what it is called where it is
+    none. Raises: NotFound."""
+    try:
+        return page_document(read_document(text, name))
+    except DocumentError as error:
+        raise NotFound(str(error)) from None

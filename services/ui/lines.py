@@ -1,25 +1,32 @@
-"""Event lines of a mesh as they are written, bytes and values, in the order of their time.
+"""Event lines of a mesh as they are written, bytes and values, in the order of their time; and which a page is given.
 
 The auditor's reader (`services.scenarios.processes.event_files`) ends at the first gap; the page shows what there is,
 and notes that something is missing.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
+from sys import intern
 from typing import Final, NamedTuple
 
 import msgspec
 
 from services.api.errors import UNREADABLE
+from services.recordings.format import DELETED
 from services.recordings.redaction import redacted_line, redacted_text
 from services.telemetry.eventlog import Line
 from services.telemetry.pieces import files_of
 
 KEPT: Final = 5_000
-READ_BYTES_MAX: Final = 1 << 20
-"""So much of one file is read at a time."""
+READ_BYTES_MAX: Final = 1 << 18
+"""So much of one file is read at a time: of each file that much is held, decoded, while all are merged."""
+LINES_MAX: Final = 20_000
+"""So many lines of a recording a page is given."""
+NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync"))
+"""Lines that say nothing which a page shows: it is given none of them, whichever way it is come to."""
+_FINAL: Final = frozenset(("Failed", "Succeeded"))
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -28,6 +35,28 @@ class Entry(NamedTuple):
 
     raw: bytes
     line: Line
+
+
+def shown_of(lines: Iterable[Line], most: int = LINES_MAX, *, only_decisions: bool = False) -> tuple[list[Line], int]:
+    """Return the lines of a recording that a page shows, the newest `most`, and how many are left out. Of commits only
+    those that end something are shown; where there are more than `most`, decisions, faults and commands alone."""
+    every: deque[Line] = deque(maxlen=most)
+    decided: deque[Line] = deque(maxlen=most)
+    count = 0
+    for line in lines:
+        if line.ev in NOISE or (line.ev == "store.commit" and not _ends(line)):
+            continue
+        count += 1
+        every.append(line)
+        if line.ev.startswith(("sched.", "kubelet.", "proc.", "fault.", "ui.")) or line.ev == "store.commit":
+            decided.append(line)
+    shown = decided if only_decisions or count > most else every
+    return list(shown), count - len(shown)
+
+
+def _ends(commit: Line) -> bool:
+    """Whether a commit deletes an object, or is a pod's last step."""
+    return commit.data.get("type") == DELETED or commit.data.get("phase") in _FINAL
 
 
 class LineFeed:
@@ -96,12 +125,17 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
+    for known in (line.obj, line.data):
+        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
+        for name, value in known.items() if known is not None else ():
+            if type(value) is str:
+                known[name] = intern(value)
     shown = redacted_line(line)
     return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
 
 
 class Ring:
-    """The newest lines, for a page that opens or comes back."""
+    """The newest lines that a page shows, for one that opens or comes back."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._entries: deque[Entry] = deque(maxlen=kept)

@@ -26,7 +26,7 @@ from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
 from services.ui.access import Place
-from services.ui.lines import Entry, LineFeed, Ring
+from services.ui.lines import NOISE, Entry, LineFeed, Ring
 from services.ui.rates import Rates, Sample, read_leads
 from services.ui.rest import Rest
 
@@ -199,7 +199,8 @@ class Live:
     def _take_settled(self, entries: Sequence[Entry]) -> None:
         """Take lines that no other will be before."""
         for entry in entries:
-            self.ring.add(entry)
+            if entry.line.ev not in NOISE:
+                self.ring.add(entry)
         for call in self.on_lines:
             call(entries)
 
@@ -216,13 +217,14 @@ class Live:
         """Show lines as they come."""
         self._held += entries
         self._held.sort(key=lambda entry: entry.line.mono_ns)
-        for entry in entries:
+        shown = [entry for entry in entries if entry.line.ev not in NOISE]
+        for entry in shown:
             self.ring.add(entry)
             if entry.line.ev == "sched.moved" and entry.line.obj is not None:
                 self.model.move(entry.line.obj["uid"], str(entry.line.data.get("to", "")))
                 self._has_changed = True
-        for listener in list(self.listeners):
-            listener.lines(entries)
+        for listener in list(self.listeners) if shown else ():
+            listener.lines(shown)
 
     # -- rates -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The page in one file: the same modules, and recordings inside it, for `keplab ui --page OUT.html FILE.keprec…`.
+"""The page in one file: the same modules, and inside it recordings, or the document of a comparison, or both.
 
 The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import map, the
 worker is text that becomes a Blob, and recordings are gzip'd and in base64. What is precomputed comes from the
@@ -18,8 +18,9 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -34,8 +35,10 @@ from services.recordings.model import Model
 from services.recordings.reader import Recording
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.recorded import decisions_of, explanation
+from services.scenarios.traces.waterfall import SpanGraph
 from services.telemetry.eventlog import Line
 from services.ui import documents
+from services.ui.lines import shown_of
 from services.ui.runs import open_runs
 from services.ui.static_files import INDEX, hash_of
 
@@ -52,20 +55,20 @@ PARTS: Final = {
     "objects": "tables of objects",
     "docs": "bodies of objects",
     "diff": "differences",
+    "comparison": "comparison",
 }
 """What the parts of a file are called."""
+COMPARED: Final = "experiments"
+"""The page that shows a comparison."""
 LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
-LINES_MAX: Final = 20_000
 ATTEMPTS_MAX: Final = 20
 TRACES_MAX: Final = 200
 TEXT_MAX: Final = 400
 LEVEL: Final = 6
 _LENGTH: Final = struct.Struct("<I")
 _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
-_NOISE: Final = ("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync")
-"""Lines that say nothing which the page shows."""
 
 
 @dataclass
@@ -91,13 +94,34 @@ class _Parts:
         self.put(name, msgspec.json.encode(value))
 
 
-def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING) -> Written:
-    """Write the page with these recordings into one file. Raises: Unreadable, of a recording that cannot be read;
-    ValueError for a detail that there is not, and where there is no recording; OSError."""
+class Embedded(NamedTuple):
+    """A comparison that a file holds. `document`: what the page is given of it; `plain`: HTML that is read where no
+    script runs."""
+
+    document: Mapping[str, Any]
+    plain: str
+
+
+def write_page(
+    paths: Sequence[Path], out: Path, detail: str = EVERYTHING, comparison: Embedded | None = None
+) -> Written:
+    """Write the page with these recordings, and a comparison, into one file. Raises: Unreadable, of a recording that
+    cannot be read; ValueError for a detail that there is not, and where there is nothing to write; OSError."""
     if detail not in DETAILS:
         raise ValueError(f"detail: want {' or '.join(DETAILS)}, not {detail!r}")
+    text, sizes = page_text(paths, detail, comparison)
+    data = text.encode()
+    out.write_bytes(data)
+    return Written(out, len(data), sizes, _advice(out, len(data), sizes, detail))
+
+
+def page_text(
+    paths: Sequence[Path], detail: str = EVERYTHING, comparison: Embedded | None = None
+) -> tuple[str, dict[str, int]]:
+    """Return the page with these recordings, and a comparison, as text, and bytes by what they are. Raises: Unreadable,
+    of a recording that cannot be read; ValueError where there is nothing to write."""
     runs = open_runs(paths)
-    if not runs:
+    if not runs and (paths or comparison is None):
         where = ", ".join(map(str, paths))
         raise ValueError(f"there is no recording in {where}" if where else "name a recording to write the page of")
     index: dict[str, Any] = {"first": "0", "runs": {}}
@@ -116,12 +140,12 @@ def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING) -> Wr
     finally:
         for run in runs:
             run.recording.close()
-    body += _elements("all", _differences(decided), sizes)
-    index["meta"] = _meta(listed)
-    page = _page(index, body)
-    data = page.encode()
-    out.write_bytes(data)
-    return Written(out, len(data), dict(sizes), _advice(out, len(data), sizes, detail))
+    whole = _differences(decided)
+    if comparison is not None:
+        whole.put_json("comparison", comparison.document)
+    body += _elements("all", whole, sizes)
+    index["meta"] = _meta(listed, comparison)
+    return _page(index, body, comparison), dict(sizes)
 
 
 def _elements(run: str, parts: _Parts, sizes: dict[str, int]) -> Iterator[str]:
@@ -149,16 +173,25 @@ def import_map_sha256() -> str:
     return hash_of(found[1])
 
 
-def _meta(listed: list[dict[str, Any]]) -> dict[str, Any]:
+def _meta(listed: list[dict[str, Any]], comparison: Embedded | None) -> dict[str, Any]:
+    of_recordings = [name for name in documents.PAGES if name != COMPARED] if listed else []
     return {
         "version": "",
         "flags": {"write": False, "break": False},
         "runs": listed,
         "first": "0",
         "switches": [],
-        "pages": list(documents.PAGES),
+        "pages": [*([COMPARED] if comparison is not None else []), *of_recordings],
+        "opens": COMPARED if comparison is not None else "",
+        "title": _title(comparison),
         "palette": documents.palette(),
     }
+
+
+def _title(comparison: Embedded | None) -> str:
+    if comparison is None:
+        return "keplab"
+    return str(comparison.document["title"] or comparison.document["scenario"])
 
 
 def _titled(run: dict[str, Any]) -> dict[str, Any]:
@@ -231,11 +264,8 @@ def _stream(all_frames: Iterable[bytes]) -> bytes:
 
 
 def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines that the page shows: decisions always, others while there is place for them."""
-    wanted = [line for line in lines if line.ev not in _NOISE and _is_shown(line)]
-    if detail == DECISIONS or len(wanted) > LINES_MAX:
-        wanted = [line for line in wanted if _is_decision(line) or line.ev.startswith(("proc.", "fault.", "ui."))]
-    for line in wanted[-LINES_MAX:]:
+    """Yield the lines that the page shows."""
+    for line in shown_of(lines, only_decisions=detail == DECISIONS)[0]:
         made = {
             "seq": line.seq,
             "t": round(recording.time_of(line), 6),
@@ -250,17 +280,6 @@ def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator
             "data": {name: _short(value) for name, value in line.data.items() if name != "content_sha256"},
         }
         yield {name: value for name, value in made.items() if value not in (None, "", {})}
-
-
-def _is_decision(line: Line) -> bool:
-    return line.ev.startswith(("sched.", "kubelet.")) or line.ev == "store.commit"
-
-
-def _is_shown(line: Line) -> bool:
-    """Whether a line is no commit, or one that ends something: a deletion, a pod's last step."""
-    if line.ev != "store.commit":
-        return True
-    return line.data.get("type") == DELETED or line.data.get("phase") in ("Failed", "Succeeded")
 
 
 def _short(value: Any) -> Any:
@@ -281,10 +300,10 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
         "kinds": documents.kind_documents(recording),
         **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
-    spans = list(recording.spans())
-    for pod in itertools.islice(whys.pods, TRACES_MAX) if spans else ():
+    graph = SpanGraph(recording.spans())
+    for pod in itertools.islice(whys.pods, TRACES_MAX) if graph.by_id else ():
         namespace, _, name = pod.partition("/")
-        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(spans, ns, of))  # type: ignore[misc]
+        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
     return made
 
 
@@ -423,7 +442,7 @@ class _Bodies:
 # -- the file ----------------------------------------------------------------------------------------------
 
 
-def _page(index: Mapping[str, Any], body: Sequence[str]) -> str:
+def _page(index: Mapping[str, Any], body: Sequence[str], comparison: Embedded | None) -> str:
     """Return the page's text: the served one, with everything inside it and a policy that lets nothing else in."""
     text = (STATIC / INDEX).read_text(encoding="utf-8")
     served = _IMPORT_MAP.search(text)
@@ -450,17 +469,19 @@ def _page(index: Mapping[str, Any], body: Sequence[str]) -> str:
         if "</" in each:
             raise ValueError(f'{what} has "</" in it, which would end the element that it stands in')
     quoted = msgspec.json.encode(index).decode().replace("<", "\\u003c")
+    plain = comparison.plain if comparison is not None else "This page needs scripts."
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<title>keplab</title>\n<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            f"<title>{escape(_title(comparison))}</title>\n",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
             '<link rel="icon" href="data:,">\n',
             *(f"<style>{each}</style>\n" for each in styles),
             f'<script type="importmap">{import_map}</script>\n',
-            '</head>\n<body>\n<div id="app"><p class="starting">keplab is unpacking the recording … ',
-            "<noscript>This page needs scripts.</noscript></p></div>\n",
+            '</head>\n<body>\n<div id="app"><p class="starting">keplab is unpacking the page …</p>',
+            f'<noscript><article class="plain">{plain}</article></noscript></div>\n',
             f'<script type="text/plain" id="worker-script">{worker}</script>\n',
             f'<script type="application/json" id="replay-index">{quoted}</script>\n',
             *body,

@@ -11,6 +11,7 @@ from services.recordings import frames
 from services.recordings.model import Model
 from services.recordings.reader import Recording
 from services.telemetry.eventlog import encode
+from services.ui.lines import shown_of
 from services.ui.runs import Run
 
 BLOCK: Final = 500
@@ -80,16 +81,10 @@ def _model_at(recording: Recording, rv: int) -> Model:
     return recording.model_at(min(max(rv, first), last))
 
 
-def recorded_lines(recording: Recording, most: int) -> tuple[list[bytes], int]:
-    """Return the first event lines as they were written, and how many more there are."""
-    found: list[bytes] = []
-    more = 0
-    for line in recording.lines():
-        if len(found) < most:
-            found.append(encode(line).rstrip(b"\n"))
-        else:
-            more += 1
-    return found, more
+def recorded_lines(recording: Recording) -> tuple[list[bytes], int]:
+    """Return the event lines that a page shows, as they were written, and how many are left out."""
+    lines, missing = shown_of(recording.lines())
+    return [encode(line).rstrip(b"\n") for line in lines], missing
 
 
 def lines_frame(texts: Sequence[bytes], rv: int, at_s: float) -> bytes:

@@ -42,8 +42,8 @@ from services.ui.streams import EventStream, SpanFiles
 BODY_BYTES_MAX: Final = 4 << 20
 BINARY: Final = "application/octet-stream"
 V1: Final = "/ui/v1"
-REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
-"""Of the page of a comparison: it has its style inside, and no script."""
+REPORT_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; sandbox"
+"""Of the page of a comparison, which is a file to keep."""
 OPEN: Final = frozenset((f"{V1}/session",))
 """Answered without the cookie; so is what the page is made of, which says nothing of the mesh."""
 _log = structlog.get_logger()
@@ -430,12 +430,16 @@ class Server:
         return answered(self._parts.jobs.cancel(request.match_info["id"]).document())
 
     async def _report(self, request: web.Request) -> web.Response:
+        """Send the page of a comparison as a file to keep: it has scripts of its own, which do not run here."""
         job = self._parts.jobs.of(request.match_info["id"])
         try:
             body = job.report.read_bytes()
         except OSError:
             raise NotFound(f"{job.id} has no report yet") from None
-        headers = {"Content-Security-Policy": REPORT_POLICY}
+        headers = {
+            "Content-Security-Policy": REPORT_POLICY,
+            "Content-Disposition": f'attachment; filename="{job.id}.html"',
+        }
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
     async def _result(self, request: web.Request) -> web.Response:
@@ -443,7 +447,7 @@ class Server:
         body = job.result.read_bytes() if job.exit_code is not None and job.result.exists() else b""
         if not body:
             raise NotFound(f"{job.id} has no result{'' if job.exit_code is not None else ' yet'}")
-        return web.Response(body=body, content_type="application/json")
+        return answered(await asyncio.to_thread(documents.comparison, body, job.id))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send event lines as server-sent events: those since a time of the wall, and then those that come."""

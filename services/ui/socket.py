@@ -20,8 +20,6 @@ from services.ui.runs import Runs
 
 HEARTBEAT_S: Final = 20.0
 MESSAGE_BYTES_MAX: Final = 64 * 1024
-LINES_MAX: Final = 20_000
-"""So many lines of a recording are sent at once; more are asked for by time."""
 LINES_A_FRAME: Final = 500
 _PREFIX = struct.Struct("<I")
 _TEXT: Final = b"{"
@@ -129,7 +127,7 @@ class Page:
     async def _send_recorded_lines(self) -> None:
         assert self._player is not None
         run, model = self._player.run, self._player.model
-        texts, more = await run.ask(recorded_lines, LINES_MAX)
+        texts, more = await run.ask(recorded_lines)
         for begin in range(0, len(texts), LINES_A_FRAME):
             some = texts[begin : begin + LINES_A_FRAME]
             self.outbox.put_lines(lines_frame(some, model.rv, model.time), len(some), model.rv)

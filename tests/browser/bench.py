@@ -149,7 +149,7 @@ def large(browser, seconds):
         f"{len(tasks)} (largest {max(tasks, default=0):.0f} ms)",
     )
     yield Row(
-        "frames over 50 ms in that time, whoever made them wait",
+        "frames over 50 ms in that time, whatever made them wait",
         "–",
         f"{late} of {len(gaps):,} (largest {max(gaps):.0f} ms)",
     )

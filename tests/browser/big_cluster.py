@@ -17,18 +17,18 @@ class BigCluster:
         self.rv, self.time = 1000 + nodes + pods, 0.0
         self.strings = ["", *ZONES, *NAMESPACES, "dedicated=gpu:NoSchedule", "Insufficient cpu"]
         self.sent = 0
-        owners = [f"Deployment/web-{i}" for i in range(40)]
         self.owner0 = len(self.strings)
-        self.strings += owners
+        self.strings += [f"ReplicaSet/web-{i}-{self._revision(i)}" for i in range(40)]
+        self.role0 = len(self.strings)
+        self.strings += [f"deployment/web-{i}" for i in range(40)]
         self.node0 = len(self.strings)
         self.strings += [f"n-{i:04d}" for i in range(nodes)]
         self.pod0 = len(self.strings)
-        self.strings += [f"web-{i % 40}-{i:06x}" for i in range(pods)]
+        self.strings += [f"web-{i % 40}-{self._revision(i % 40)}-{i * 7919 % 2**20:05x}" for i in range(pods)]
         r, n = self.random, nodes
         self.nodes = {
             "name": np.arange(n) + self.node0,
             "zone": np.arange(n) % 3 + 1,
-            "uid": np.zeros(n),
             "ready": (r.random(n) > 0.01).astype(int),
             "unschedulable": (r.random(n) < 0.01).astype(int),
             "taints": np.where(r.random(n) < 0.05, 8, 0),
@@ -44,6 +44,8 @@ class BigCluster:
             "used_devices": np.zeros(n),
             "phases": np.zeros((n, 5)),
             "numa_req": np.zeros((n, 8)),
+            "held_cpu_m": np.zeros(n),
+            "held_mem": np.zeros(n),
         }
         p = pods
         placed = r.random(p) < 0.97
@@ -52,7 +54,6 @@ class BigCluster:
         self.pods = {
             "name": np.arange(p) + self.pod0,
             "ns": np.arange(p) % 4 + 4,
-            "uid": np.zeros(p),
             "node": node,
             "phase": phase,
             "pool": np.where(placed, 0, 5),
@@ -60,13 +61,22 @@ class BigCluster:
             "cpu_m": r.choice([100.0, 250, 500, 1000], p),
             "mem": r.choice([128.0, 256, 512], p) * 2**20,
             "owner": np.arange(p) % 40 + self.owner0,
-            "role": np.arange(p) % 40 + self.owner0,
+            "role": np.arange(p) % 40 + self.role0,
+            "role_number": np.arange(p) // 40 + 1,
             "flags": np.where(r.random(p) < 0.005, 1, 0),
             "reason": np.where(placed, 0, 9),
-            "created": START - r.random(p) * 3600,
+            "created": np.floor(START - r.random(p) * 3600),
             "nominated": np.full(p, -1),
         }
+        # A pod in a hundred is resized upwards, and its kubelet has not followed.
+        self.pods["held_cpu_m"] = self.pods["cpu_m"] / np.where(r.random(p) < 0.01, 2, 1)
+        self.pods["held_mem"] = self.pods["mem"].copy()
         self._derive(np.arange(n))
+
+    @staticmethod
+    def _revision(number):
+        """The hash of a pod template, as the names of ReplicaSets have it."""
+        return f"{(number + 1) * 2654435761 % 2**32:08x}9c"
 
     def _derive(self, which):
         """Write what the fold derives for nodes: sums over their pods."""
@@ -76,6 +86,8 @@ class BigCluster:
             "req_cpu_m": np.bincount(node[active], self.pods["cpu_m"][active], n),
             "req_mem": np.bincount(node[active], self.pods["mem"][active], n),
             "req_pods": np.bincount(node[active], minlength=n),
+            "held_cpu_m": np.bincount(node[active], self.pods["held_cpu_m"][active], n),
+            "held_mem": np.bincount(node[active], self.pods["held_mem"][active], n),
         }
         for name, values in sums.items():
             self.nodes[name][which] = values[which]
@@ -91,8 +103,8 @@ class BigCluster:
         about = {"rv": float(self.rv), "time": self.time, "flags": frames.REPLACES}
         return [
             frames.frame(frames.DICT, {"strings": self.strings[1:], "from": 1}, rv=self.rv, time=self.time),
-            frames.columns(frames.NODES, self.nodes, frames.NODE_COLUMNS, **about),
-            frames.columns(frames.PODS, self.pods, frames.POD_COLUMNS, **about),
+            frames.columns(frames.NODES, self.nodes, frames.NODE_COLUMNS, stored=frames.smallest, **about),
+            frames.columns(frames.PODS, self.pods, frames.POD_COLUMNS, stored=frames.smallest, **about),
         ]
 
     def changes(self, number, seconds):

@@ -4,6 +4,7 @@ Another driver would fill the same few methods. Playwright promises nothing for 
 more of it is used than this. While a browser is open its loop runs in this thread: `asyncio.run` belongs into another one."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -32,9 +33,13 @@ class Browser:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=path, args=list(FLAGS))
 
-    def page(self, *, width=1400, height=800, scheme="light", motion="no-preference", offline=False):
+    def page(self, *, width=1400, height=800, scheme="light", motion="no-preference", offline=False, scripts=True):
         context = self._browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, offline=offline
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            reduced_motion=motion,
+            offline=offline,
+            java_script_enabled=scripts,
         )
         return Page(context.new_page())
 
@@ -52,6 +57,7 @@ class Page:
     def __init__(self, page: _Page):
         self.raw = page
         self.problems, self.requests = [], []
+        self._network = None
         page.on(
             "console",
             lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
@@ -60,10 +66,14 @@ class Page:
         page.on("request", lambda request: self.requests.append(request.url))
         page.set_default_timeout(WAIT_MS)
 
-    def open(self, address):
-        """Open an address, and wait until the shell is drawn and a state is shown."""
+    def goto(self, address):
+        """Open an address."""
         self.raw.goto(str(address) if "://" in str(address) else Path(address).resolve().as_uri())
-        self.until("() => window.__keplab && document.querySelector('.rail') && __keplab.state.rv.value > 0")
+
+    def open(self, address, *, shows="__keplab.state.rv.value > 0"):
+        """Open an address, and wait until the shell is drawn and a state is shown."""
+        self.goto(address)
+        self.until(f"() => window.__keplab && document.querySelector('header.top') && {shows}")
         # Keys are listened to once the effects of the first drawing have run, which is after the frame that shows it.
         frame = "new Promise((then) => requestAnimationFrame(() => setTimeout(then)))"
         return self.ask(f"async () => {{ await {frame}; await {frame}; return true; }}")
@@ -89,6 +99,14 @@ class Page:
     def text(self, selector):
         return self.raw.inner_text(selector)
 
+    def throughput(self, bytes_s):
+        """Have the page receive so many bytes a second; 0: as many as there are."""
+        if self._network is None:
+            self._network = self.raw.context.new_cdp_session(self.raw)
+            self._network.send("Network.enable")
+        limits = {"offline": False, "latency": 0, "downloadThroughput": bytes_s or -1, "uploadThroughput": -1}
+        self._network.send("Network.emulateNetworkConditions", limits)
+
     def script_share(self, seconds):
         """Return the share of the main thread's time that the page's own scripts take, of so many seconds."""
         session = self.raw.context.new_cdp_session(self.raw)
@@ -104,6 +122,10 @@ class Page:
         }
         pairs = list(zip(profile["samples"], profile["timeDeltas"], strict=True))
         return sum(delta for sample, delta in pairs if sample not in others) / sum(delta for _, delta in pairs)
+
+    def sheets(self):
+        """Return how many sheets of paper the page is, printed on A4."""
+        return len(re.findall(rb"/Type\s*/Page\b(?!s)", self.raw.pdf(format="A4", prefer_css_page_size=True)))
 
     def seek(self, rv):
         """Show a version; returns the one that is shown."""

@@ -88,11 +88,11 @@ class Feed:
                 {
                     "seq": self.seq,
                     "mono_ns": int(self.cluster.time * 1e9),
-                    "comp": "ui",
+                    "comp": "supervisor",
                     "inc": "1",
-                    "ev": "ui.command",
+                    "ev": "fault.inject",
                     "rv": self.cluster.rv,
-                    "data": {"action": "kill", "target": "scheduler-0"},
+                    "data": {"what": "kill", "target": "scheduler-0", "for_s": 0},
                 }
             )
         return frames.frame(frames.LINES, {"lines": made}, rv=self.cluster.rv, time=self.cluster.time)

@@ -85,9 +85,9 @@ def long_history(changes=2600):
     return history
 
 
-def record(path, history, *, arm="", attempts=True):
+def record(path, history, *, arm="", seed=7, digest="", attempts=True):
     """Write a history as a recording; bound pods have lines of the scheduler's."""
-    writer = Writer(path, Meta(title="made up", scenario="made-up", arm=arm, seed=7))
+    writer = Writer(path, Meta(title="made up", scenario="made-up", arm=arm, seed=seed, digest=digest))
     writer.begin(0.0, 1_800_000_000.0, is_virtual=True)
     for number, (line, event) in enumerate(zip(history.lines, history.events, strict=True)):
         writer.line(line)

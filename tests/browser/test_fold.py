@@ -173,11 +173,11 @@ def test_a_server_that_comes_back_is_found_again_and_no_mark_is_doubled(serve, b
     line = {
         "seq": 1,
         "mono_ns": 5,
-        "comp": "ui",
+        "comp": "supervisor",
         "inc": "1",
-        "ev": "ui.command",
+        "ev": "fault.inject",
         "rv": feed.cluster.rv,
-        "data": {"action": "kill", "target": "scheduler-0"},
+        "data": {"what": "kill", "target": "scheduler-0", "for_s": 0},
     }
     lines = frames.frame(frames.LINES, {"lines": [line]}, rv=float(feed.cluster.rv))
     served.send([lines])

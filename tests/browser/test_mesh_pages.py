@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -36,7 +38,10 @@ DEPLOYMENT = {
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory):
     data = tmp_path_factory.mktemp("mesh")
-    options = MeshOptions(data_dir=data, nodes=4, hosts=1, serves_clients=True, has_faults=True, engine="memory")
+    options = MeshOptions(
+        data_dir=data, nodes=4, hosts=1, serves_clients=True, has_faults=True, engine="memory",
+        switches=("node.grace_s=8", "node.lease_duration_s=8"),
+    )  # fmt: skip
     supervisor, loop = Supervisor(options), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -228,6 +233,13 @@ def test_3_a_pause_is_shown_with_its_word_and_heals_early(page):
     page.until("() => /paused, \\d+ s more/.test(document.querySelector('[data-process=controllers]').innerText)")
     page.raw.click(".break button:has-text('heal')")
     page.until("() => !document.querySelector('[data-process=controllers] .state.broken')")
+    assert "paused" not in " ".join(cells(page, "controllers"))
+    mark = page.until(
+        "() => __keplab.state.marks.value.find((mark) => mark.kind === 'fault' && mark.what === 'pause' && !mark.open && mark.end < mark.time + 10)"
+    )
+    assert ("controllers", "pause controllers") == (mark["process"], mark["label"])
+    assert 0 < mark["end"] - mark["time"] < 10, "it is as long as it lasted"
+    assert "ready" in cells(page, "controllers")
 
 
 def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
@@ -239,6 +251,25 @@ def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
     assert "✂ cut" in " ".join(cells(page, "controllers"))
     page.raw.click(".toolbar button:has-text('heal all')")
     page.until("() => !document.querySelector('.link.cut')")
+
+
+def test_3_nodes_of_a_kubelet_that_is_cut_off_are_not_ready_after_the_grace(page):
+    page.raw.set_default_timeout(60_000)
+    choose(page, "kubelet/h0")
+    page.raw.select_option(".break select >> nth=0", "both")
+    page.until("() => document.activeElement?.closest('dialog')?.textContent.includes('both ways')")
+    page.keys("Enter")
+    page.until("() => document.querySelector(\"[data-process='kubelet/h0'] .link.cut\")")
+    page.keys("g", "c")
+    page.until("() => document.querySelector('.legend')?.innerText.includes('not ready 4')")
+    unknown = page.ask("() => [...__keplab.state.columns.value.nodes.columns.ready.subarray(0, 4)]")
+    page.keys("g", "m")
+    page.raw.click(".toolbar button:has-text('heal all')")
+    page.until("() => !document.querySelector('.link.cut')")
+    page.keys("g", "c")
+    page.until("() => document.querySelector('.legend')?.innerText.includes('not ready 0')")
+
+    assert [2, 2, 2, 2] == unknown
 
 
 def test_13_a_comparison_is_launched_followed_and_its_runs_are_opened(server, page):
@@ -282,7 +313,9 @@ def test_13_cancelled_after_the_first_run_nothing_is_left(server, page):
     page.raw.click(f"[data-job='{job['id']}'] >> text=cancel")
     page.until("(id) => document.querySelector(`[data-job='${id}']`).dataset.state === 'Cancelled'", job["id"])
     server.eventually(f"jobs/{job['id']}", lambda found: found["exit_code"] is not None)
-    left = subprocess.run(["pgrep", "-f", "--", "stories/two-pods.txt"], capture_output=True, text=True, check=False)
+    words = shlex.split(job["command"])
+    report = words[words.index("--report") + 1]
+    left = subprocess.run(["pgrep", "-f", "--", re.escape(report)], capture_output=True, text=True, check=False)
     assert "" == left.stdout
 
 

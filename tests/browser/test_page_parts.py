@@ -188,35 +188,32 @@ def test_stores_stand_apart_and_each_process_has_its_link(call):
     assert "✂ cut, 8 s more" == call("flow", "faultWords", found["rows"][1]["fault"])
 
 
-def paired(median, interval=None, higher=0, lower=0, equal=0):
-    seeds = higher + lower + equal
-    return {"median": median, "interval": interval, "higher": higher, "lower": lower, "equal": equal, "seeds": seeds}
+def bands(times, counts):
+    return {
+        "at_s": times,
+        "phases": [{"phase": "running", **dict.fromkeys(("low", "q25", "median", "q75", "high"), counts)}],
+    }
 
 
-def test_a_difference_has_a_direction_only_when_its_interval_leaves_out_zero(call):
-    cases = [
-        (paired(-3, [-5, -1], lower=6), True, "lower in 6 of 6", "better"),
-        (paired(-3, [-5, 1], lower=5, higher=1), False, "lower in 5 of 6", ""),
-        (paired(2, None, higher=3), True, "higher in 3 of 3", "worse"),
-        (paired(0, [0, 0], equal=6), False, "equal in all 6", ""),
-    ]
-    for each, has, words, better in cases:
-        found = call("comparison", "directionOf", each)
+def test_arms_with_other_times_share_a_scale_and_end_where_they_end(call):
+    made = {
+        "arms": [
+            {"name": "a", "switches": [], "bands": bands([0, 2, 4], [0, 1, 2])},
+            {"name": "b", "switches": [], "bands": bands([0, 3], [5, 6])},
+        ]
+    }
 
-        assert (has, words) == (found["has"], found["words"])
-        assert better == call("comparison", "judged", {"better": "lower"}, each)
+    assert {"end": 4, "top": 6} == call("comparison", "scaleOfPlots", made)
+    (plot,) = call("comparison", "plotsByPhase", made)
+    first, other = plot["lines"]
+    assert ["a 1", "b 6"] == [call("comparison", "readout", line, 3) for line in (first, other)]
+    assert ["a 2", "b –"] == [call("comparison", "readout", line, 4) for line in (first, other)]
+    assert ["a", "b"] == [plot["name"] for plot in call("comparison", "plotsByArm", made)]
 
 
-def test_bands_of_arms_with_other_times_are_read_at_the_times_of_both(call):
-    def arm(times, counts):
-        band = {"phase": "running", **dict.fromkeys(("low", "q25", "median", "q75", "high"), counts)}
-        return {"name": "x", "bands": {"at_s": times, "phases": [band]}}
-
-    found = call("comparison", "bandSeries", {"arms": [arm([0, 2, 4], [0, 1, 2]), arm([0, 3], [5, 6])]}, "running")
-
-    assert [0, 2, 3, 4] == found[0]
-    assert [0, 1, 1, 2] == found[3]
-    assert [5, 5, 6, None] == found[8]
+def test_names_at_the_ends_of_lines_stand_apart_and_within_the_plot(call):
+    assert [100, 40, 87] == call("comparison", "heights", [100, 40, 99], 186, 13)
+    assert [186, 173, 160] == call("comparison", "heights", [186, 186, 186], 186, 13)
 
 
 def test_a_command_is_what_a_shell_reads(call):

@@ -210,3 +210,71 @@ def test_modules_are_named_by_the_import_map_alone(replay):
 
     assert relative == []
     assert html_sinks == []
+
+
+def test_cpu_sets_are_those_of_each_pods_newest_admission_at_the_moment(page):
+    def admit(at, node, name, **data):
+        return {"ev": "kubelet.admit", "t": at, "node": node, "obj": {"ns": "a", "name": name}, "data": data}
+
+    lines = [
+        admit(1, "n1", "old", cpus={"c": "0-1"}),
+        admit(2, "n1", "old", cpus={"c": "4"}, memory_numas=[1]),
+        admit(3, "n2", "elsewhere", cpus={"c": "0"}),
+        admit(4, "n1", "shared"),
+        admit(9, "n1", "later", cpus={"c": "6-7"}),
+    ]
+    script = """async ([lines, node, until]) => { const {allocations} = await import('keplab/cpus.js');
+      return Object.fromEntries(allocations(lines, node, until)); }"""
+
+    assert {"a/old": {"cpus": {"c": "4"}, "numas": [1]}} == page.ask(script, [lines, "n1", 5])
+    assert {"a/old": {"cpus": {"c": "0-1"}, "numas": []}} == page.ask(script, [lines, "n1", 1.5])
+    texts = ["0-3,8", "7", "", "2-1", "x"]
+    numbers = "async (texts) => { const {cpuNumbers} = await import('keplab/cpus.js'); return texts.map(cpuNumbers); }"
+    assert [[0, 1, 2, 3, 8], [7], [], [], []] == page.ask(numbers, texts)
+
+
+def test_a_fault_is_as_long_on_the_time_line_as_it_lasted(page):
+    def line(seq, at, ev, target, **data):
+        return {"comp": "supervisor", "inc": "1", "seq": seq, "t": at, "ev": ev, "data": {"target": target, **data}}
+
+    lines = [
+        line(1, 1, "fault.inject", "kubelet/h0", what="pause", for_s=10),
+        line(2, 2, "fault.inject", "scheduler", what="cut", for_s=0),
+        line(3, 3, "fault.inject", "scheduler", what="kill", for_s=0),
+        line(4, 4, "fault.heal", "kubelet/h0", what="pause"),
+        line(5, 5, "fault.heal", "controllers", what="slow"),
+    ]
+    found = page.ask(
+        """async (lines) => { const {markOf, withLengths} = await import('keplab/marks.js');
+        return withLengths(lines.map(markOf)).map((mark) => [mark.label, mark.end ?? null, Boolean(mark.open)]); }""",
+        lines,
+    )
+
+    assert [
+        ["pause kubelet/h0", 4, False],
+        ["cut scheduler", None, True],
+        ["kill scheduler", None, False],
+        ["slow of controllers healed", None, False],
+    ] == found
+
+
+def test_commands_that_break_something_are_marked_once_by_what_the_supervisor_did(page):
+    lines = [
+        {"comp": "ui", "inc": "1", "seq": 1, "t": 1, "ev": "ui.command", "data": {"command": command, "target": "a"}}
+        for command in ("kill", "heal", "apply")
+    ]
+    script = "async (lines) => (await import('keplab/marks.js')).markOf && Promise.all(lines.map(async (line) => (await import('keplab/marks.js')).markOf(line)?.label ?? null))"
+
+    assert [None, None, "apply a"] == page.ask(script, lines)
+
+
+def test_roles_are_filtered_by_their_number(page):
+    columns = {"name": [1, 1, 1], "node": [-1, -1, -1], "role": [2, 2, 3], "role_number": [1, 2, 0]}
+    found = page.ask(
+        """async (columns) => { const {parseFilter} = await import('keplab/filter.js');
+        const all = {nodes: {rows: 0, columns: {}}, pods: {rows: 3, columns}, strings: ['', 'p', 'deployment/web', 'pod/a']};
+        return ['role=deployment/web#1', 'role~web', 'role!=pod/a', 'role=pod/a'].map((text) => { const {pods} = parseFilter(text).compile(all); return [0, 1, 2].map(pods); }); }""",
+        columns,
+    )
+
+    assert [[False, True, False], [True, True, False], [True, True, False], [False, False, True]] == found

@@ -40,7 +40,7 @@ def went_well(scenario, tmp_path):
 
 @pytest.mark.parametrize("name", ["reconcile", "sick-device"])
 def test_dra_core_7_drivers_as_processes_do_as_in_simulation(name, tmp_path):
-    went_well(load_scenario(FOLDER / f"{name}.txt"), tmp_path)
+    assert "kubelet.driver_registered" in went_well(load_scenario(FOLDER / f"{name}.txt"), tmp_path)
 
 
 @pytest.mark.parametrize("act", [

@@ -35,7 +35,7 @@ def three(tmp_path):
 
 
 def in_loop(scenario, bound_s=60):
-    asyncio.run(asyncio.wait_for(scenario(), bound_s))
+    return asyncio.run(asyncio.wait_for(scenario(), bound_s))
 
 
 @asynccontextmanager
@@ -243,6 +243,7 @@ async def proven(servers, apis, seen, acknowledged):
 
 
 async def under_churn(etcd, tmp_path, disturb):
+    """Write through two servers meanwhile; return how many writes were acknowledged, each of which is proven."""
     async with two(etcd, tmp_path) as (servers, apis):
         acknowledged: dict[str, int] = {}
         seen: list[list[tuple[int, str]]] = [[], []]
@@ -263,6 +264,7 @@ async def under_churn(etcd, tmp_path, disturb):
         await proven(servers, apis, seen, acknowledged)
         for task in following:
             task.cancel()
+    return len(acknowledged)
 
 
 def test_an_etcd_that_is_killed_and_comes_back_has_lost_and_doubled_nothing(etcd, tmp_path):
@@ -273,7 +275,7 @@ def test_an_etcd_that_is_killed_and_comes_back_has_lost_and_doubled_nothing(etcd
             etcd.members[0].start()
             await more()
 
-    in_loop(lambda: under_churn(etcd, tmp_path, disturb))
+    assert in_loop(lambda: under_churn(etcd, tmp_path, disturb)) > 200
 
 
 def test_of_three_members_the_leader_is_killed_and_another_stopped_in_turn(three, tmp_path):
@@ -290,7 +292,7 @@ def test_of_three_members_the_leader_is_killed_and_another_stopped_in_turn(three
             await asyncio.to_thread(three.wait)
             await more()
 
-    in_loop(lambda: under_churn(three, tmp_path, disturb), 90)
+    assert in_loop(lambda: under_churn(three, tmp_path, disturb), 90) > 250
 
 
 def test_c3_c6_a_client_of_two_servers_goes_on_with_the_other_when_one_ends(etcd, tmp_path):

@@ -81,22 +81,99 @@ def pod(name, cpu="100m", **spec):
     }
 
 
+GIVEN_HERE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "finalizers")
+
+
+def without_what_each_server_gives(document):
+    """An object as it is compared: the reference to a claim has the uid that the claim has here."""
+    metadata = {k: v for k, v in document["metadata"].items() if k not in GIVEN_HERE}
+    status = {k: v for k, v in document.get("status", {}).items() if k != "lastPhaseTransitionTime"}
+    found = {**document, "metadata": metadata, "status": status}
+    if reference := document.get("spec", {}).get("claimRef"):
+        bare = {k: v for k, v in reference.items() if k not in ("uid", "resourceVersion")}
+        found["spec"] = {**document["spec"], "claimRef": bare}
+    return found
+
+
 def test_ks_07_the_published_sample_comes_out_as_it_went_in(mesh):
+    """Its form and values are those of upstream's `simulator/docs/api-samples/v1/import.md`."""
     sample = json.loads(SAMPLE.read_text())
 
     assert mesh.ask("POST", "/import", sample)[0] == 200
     exported = mesh.ask("GET", "/export")[2]
 
+    for member in ("pods", "nodes", "pvs", "storageClasses", "priorityClasses"):
+        found = [
+            without_what_each_server_gives(each)
+            for each in exported[member]
+            if each["metadata"]["name"] not in OF_THE_MESH
+        ]
+        assert found == [without_what_each_server_gives(each) for each in sample[member]]
     claim, volume = exported["pvcs"][0], exported["pvs"][0]
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] != sample["pvcs"][0]["metadata"]["uid"]
-    assert (volume["status"]["phase"], claim["status"]["phase"]) == ("Bound", "Bound")
-    wanted, found = sample["pvs"][0]["spec"], volume["spec"]
-    for spec in (wanted, found):
-        spec["claimRef"] = {k: v for k, v in spec["claimRef"].items() if k not in ("uid", "resourceVersion")}
-    assert found == wanted
-    assert claim["spec"] == sample["pvcs"][0]["spec"] | {
-        k: v for k, v in claim["spec"].items() if k == "storageClassName"
+    wanted = without_what_each_server_gives(sample["pvcs"][0])
+    wanted["spec"] |= {k: v for k, v in claim["spec"].items() if k == "storageClassName"}
+    assert without_what_each_server_gives(claim) == wanted
+    plugins, own = (each["schedulerConfig"]["profiles"][0]["plugins"] for each in (sample, exported))
+    gone = {"EBSLimits", "GCEPDLimits", "AzureDiskLimits"}
+    assert {each["name"] for each in plugins["filter"]["enabled"]} - gone <= {
+        each["name"] for each in own["filter"]["enabled"]
     }
+    assert {each["name"]: each["weight"] for each in own["score"]["enabled"]}["PodTopologySpread"] == 2
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+OF_THE_MESH = ("node-0", "node-1", "standard")
+SIZES = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+
+
+def running(name, node):
+    states = [
+        {
+            "name": "c",
+            "image": "x",
+            "imageID": "x",
+            "ready": True,
+            "started": True,
+            "restartCount": 3,
+            "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
+        }
+    ]
+    status = {"phase": "Running", "startTime": "2026-01-02T03:04:04Z", "containerStatuses": states}
+    return {**pod(name, nodeName=node), "status": status}
+
+
+def test_ks_07_and_14_nodes_classes_and_pods_that_run_come_out_as_they_went_in(mesh):
+    document = {
+        "nodes": [
+            {"metadata": {"name": "n9", "labels": {"pool": "a"}}, "status": {"allocatable": SIZES, "capacity": SIZES}}
+        ],
+        "storageClasses": [
+            {"metadata": {"name": "fast"}, "provisioner": "x.y", "volumeBindingMode": "WaitForFirstConsumer"}
+        ],
+        "priorityClasses": [{"metadata": {"name": "high"}, "value": 7}],
+        "namespaces": [{"metadata": {"name": "team"}}],
+        "pods": [running("there", "n9"), running("here", "node-0")],
+    }
+
+    assert mesh.ask("POST", "/import", document)[0] == 200
+
+    def runs():
+        found = {each["metadata"]["name"]: each for each in mesh.ask("GET", "/export")[2]["pods"]}
+        return found if {each["status"]["phase"] for each in found.values()} == {"Running"} else None
+
+    pods = mesh.until(runs)
+    for name, node in (("there", "n9"), ("here", "node-0")):
+        status = pods[name]["status"]
+        assert (pods[name]["spec"]["nodeName"], status["startTime"]) == (node, "2026-01-02T03:04:04Z")
+        (state,) = status["containerStatuses"]
+        assert (state["restartCount"], state["state"]) == (3, {"running": {"startedAt": "2026-01-02T03:04:05Z"}})
+    exported = mesh.ask("GET", "/export")[2]
+    (node,) = (each for each in exported["nodes"] if each["metadata"]["name"] == "n9")
+    assert (node["metadata"]["labels"]["pool"], node["status"]["allocatable"]["cpu"]) == ("a", "8")
+    classes = {each["metadata"]["name"]: each for each in exported["storageClasses"]}
+    assert classes["fast"]["provisioner"] == "x.y"
+    assert (exported["priorityClasses"][0]["value"], exported["namespaces"][0]["metadata"]["name"]) == (7, "team")
     assert mesh.ask("PUT", "/reset")[0] == 202
 
 
@@ -306,8 +383,64 @@ def test_an_etcd_that_the_mesh_does_not_have_is_refused_by_field_and_value(tmp_p
     assert refused.stderr.endswith("etcdURL 'http://127.0.0.1:2379' is about --engine etcd, and the engine is sqlite\n")
 
 
+def test_a_cluster_is_imported_once_at_the_start(mesh, tmp_path):
+    """`externalImportEnabled`: the cluster is the other mesh."""
+    made = {
+        "nodes": [
+            {"metadata": {"name": "n9", "labels": {"team": "a"}}, "status": {"allocatable": SIZES, "capacity": SIZES}}
+        ],
+        "priorityClasses": [
+            {"metadata": {"name": "high", "labels": {"team": "a"}}, "value": 7},
+            {"metadata": {"name": "low", "labels": {"team": "b"}}, "value": 5},
+        ],
+        "pods": [running("there", "n9"), running("left-out", "n9")],
+    }
+    made["pods"][0]["metadata"]["labels"] = {"team": "a"}
+    assert mesh.ask("POST", "/import", made)[0] == 200
+    lines = ("externalImportEnabled: true", f"kubeConfig: {mesh.data / 'kubeconfig'}")
+    selected = "resourceImportLabelSelector: {matchLabels: {team: a}}"
+    (tmp_path / "settings.yaml").write_text("\n".join((SETTINGS, *lines, selected, "")))
+    other = Mesh(tmp_path / "data", "--simulator-config", str(tmp_path / "settings.yaml"), "--simulator-open")
+    try:
+
+        def imported():
+            found = other.ask("GET", "/export")[2]
+            return found if [each["status"]["phase"] for each in found["pods"]] == ["Running"] else None
+
+        found = other.until(imported)
+        assert [each["metadata"]["name"] for each in found["priorityClasses"]] == ["high"]
+        assert [each["metadata"]["name"] for each in found["pods"]] == ["there"]
+        assert found["pods"][0]["status"]["containerStatuses"][0]["restartCount"] == 3
+        assert "n9" in [each["metadata"]["name"] for each in found["nodes"]]
+        mesh.ask(
+            "POST",
+            "/import",
+            {"priorityClasses": [{"metadata": {"name": "late", "labels": {"team": "a"}}, "value": 1}]},
+        )
+        assert [each["metadata"]["name"] for each in other.ask("GET", "/export")[2]["priorityClasses"]] == ["high"]
+    finally:
+        keplab("down", "--data", str(tmp_path / "data"))
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
+def record_line(event, second, **resource):
+    return json.dumps({"time": f"2026-01-02T03:04:{second:02}.000000001Z", "event": event, "resource": resource})
+
+
 def test_without_the_flag_callers_need_the_token_and_an_external_scheduler_has_no_configuration(tmp_path):
-    (tmp_path / "settings.yaml").write_text(SETTINGS + "externalSchedulerEnabled: true\n")
+    """And `replayEnabled`: a record is replayed at the start."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    bare = {"apiVersion": "v1", "kind": "Pod", **pod("p", schedulerName="foreign")}
+    gone = {"apiVersion": "v1", "kind": "Pod", **pod("gone", schedulerName="foreign")}
+    record = (
+        record_line("Add", 1, **space),
+        record_line("Add", 2, **bare),
+        record_line("Add", 3, **gone),
+        record_line("Delete", 50, apiVersion="v1", kind="Pod", metadata=gone["metadata"]),
+    )
+    (tmp_path / "record.jsonl").write_text("\n".join((*record, "")))
+    replayed = f"replayEnabled: true\nrecordFilePath: {tmp_path / 'record.jsonl'}\n"
+    (tmp_path / "settings.yaml").write_text(SETTINGS + "externalSchedulerEnabled: true\n" + replayed)
     data = tmp_path / "data"
     mesh = Mesh(data, "--simulator-config", str(tmp_path / "settings.yaml"), "--simulator-api", "0")
     try:
@@ -322,5 +455,12 @@ def test_without_the_flag_callers_need_the_token_and_an_external_scheduler_has_n
             "When using an external scheduler, you cannot see and edit the scheduler configuration.",
         )
         assert "scheduler" not in [each["name"] for each in mesh.state["processes"]]
+
+        def is_replayed():
+            found = mesh.ask("GET", "/export", **known)[2]
+            names = [each["metadata"]["name"] for each in found["pods"]]
+            return names == ["p"] and [each["metadata"]["name"] for each in found["namespaces"]] == ["team"]
+
+        mesh.until(is_replayed)
     finally:
         keplab("down", "--data", str(data))

@@ -137,18 +137,18 @@ def test_dra_core_06_the_first_alternative_is_worth_another_node_and_the_second_
 
 
 def test_dra_core_09_partitions_of_one_card_exclude_each_other():
-    came_true("claims/partitions")
-    came_true("drivers/published-partitions")
+    assert came_true("claims/partitions").result.passed
+    assert came_true("drivers/published-partitions").result.passed
 
 
 def test_dra_core_10_claims_share_a_device_until_its_capacity_is_used_up():
-    came_true("claims/shares")
-    came_true("drivers/published-shares")
+    assert came_true("claims/shares").result.passed
+    assert came_true("drivers/published-shares").result.passed
 
 
 def test_dra_core_11_admin_access_reaches_devices_in_use_and_occupies_none():
-    came_true("claims/monitor")
-    came_true("drivers/published-monitor")
+    assert came_true("claims/monitor").result.passed
+    assert came_true("drivers/published-monitor").result.passed
 
 
 UNLABELLED = """
@@ -168,7 +168,7 @@ def test_dra_core_11_without_the_label_on_the_namespace_neither_claim_nor_templa
 
 
 def test_dra_core_13_a_taint_that_comes_later_is_for_later_claims():
-    came_true("claims/tainted-later")
+    assert came_true("claims/tainted-later").result.passed
 
 
 def test_dra_core_12_and_13_a_driver_taints_its_devices_and_every_change_is_a_new_generation():
@@ -203,7 +203,7 @@ expect within 12s count pods phase=Running == 10
 
 
 def test_dra_core_15_an_allocation_in_flight_is_not_relied_upon_and_ten_pods_share_the_claim():
-    came_true("claims/in-flight")
+    assert came_true("claims/in-flight").result.passed
     lines = []
 
     result = simulate(

@@ -64,7 +64,7 @@ def went_well(text, seed=1):
 def test_fm_k2_a_kubelet_killed_on_the_way_to_an_unbind_leaves_no_device_and_no_claim(site, release):
     # A kubelet that starts wipes its node's slices, and a driver that offers its devices anew ends the exclusion of its
     # node early (kubelet-unbinding 7.3): a pod whose claim still ties it to n1 may come back once more.
-    went_well(UNBOUND.format(site=site, release=release))
+    assert went_well(UNBOUND.format(site=site, release=release))
 
 
 @pytest.mark.parametrize("site", ["kubelet.prepared", "kubelet.checkpoint", "kubelet.unprepared"])
@@ -88,4 +88,4 @@ def test_fm_k9_a_driver_killed_before_it_answers_knows_what_it_prepared_when_it_
 @pytest.mark.parametrize("act", ["pause dra-driver/n1/gpu.example.com for=50s at=driver.prepare",
                                  "dra-driver n1 gpu.example.com crash down=20s"])  # fmt: skip
 def test_fm_k9_a_driver_that_hangs_or_is_away_costs_time_and_nothing_else(act):
-    went_well(PREPARED.format(act=act))
+    assert went_well(PREPARED.format(act=act))

@@ -388,7 +388,7 @@ def test_kep_5194_11_a_kubelet_restarted_with_the_gate_off_ends_nothing_and_make
 def test_kep_5194_11_a_kubelet_that_asks_at_its_restart_ends_the_containers_of_running_pods():
     text = (FOLDER / "kubelet-restart.txt").read_text().partition("expect for 20s each pods")[0]
 
-    played(
+    scenario = played(
         f"{text}expect within 20s each pods status.containerStatuses[0].ready == false\n"
         "expect within 20s count events reason=FailedPrepareDynamicResources == 2\n"
         "restart kubelet/* with reserved_for.mode=kep5194\n"
@@ -396,6 +396,7 @@ def test_kep_5194_11_a_kubelet_that_asks_at_its_restart_ends_the_containers_of_r
         "expect each pods status.containerStatuses[0].restartCount == 1\n",
         **{"kubelet.recheck_on_restart": "always"},
     )
+    assert scenario.result.passed
 
 
 GAP = """
@@ -438,7 +439,7 @@ def test_kep_5194_12_each_of_the_fifty_pods_shows_why_it_is_deleted():
         f"apply tainted.yaml\nexpect within 4s count pods name=p* {why} == 50\nexpect count pods name=waits* {why} == 0\n",
     )
 
-    played(came)
+    assert played(came).result.passed
 
 
 def test_controllers_20_a_pod_of_another_owner_keeps_the_claim_and_the_deployment():
@@ -483,7 +484,7 @@ def test_kep_5194_10_each_row_of_the_matrix_needs_the_gate_to_go_off_where_it_sa
 
 def test_kep_5194_10_rows_of_the_matrix_in_which_one_component_has_the_gate_off():
     for name in ("api-server-gate", "scheduler-gate", "progress-deadline"):
-        came_true(name)
+        assert came_true(name).result.passed
 
 
 def test_kep_5194_10_a_claim_of_an_api_server_without_the_gate_lists_its_pods_whatever_the_scheduler_knows():
@@ -499,7 +500,7 @@ def test_kep_5194_10_a_claim_of_an_api_server_without_the_gate_lists_its_pods_wh
 def test_kep_5194_10_the_controllers_of_workloads_release_nothing_until_they_have_the_gate_again():
     text = (FOLDER / "scaled-to-zero.txt").read_text().partition("scale deployment/web replicas=0")[0]
 
-    played(
+    scenario = played(
         f"{text}restart controllers with reserved_for.mode=pods\n"
         "scale deployment/web replicas=0\n"
         "expect within 40s count pods == 0\n"
@@ -509,6 +510,7 @@ def test_kep_5194_10_the_controllers_of_workloads_release_nothing_until_they_hav
         'expect within 5s each resourceclaims name=net status.allocation == ""\n'
         "expect within 5s count events reason=ClaimReleased == 1\n"
     )
+    assert scenario.result.passed
 
 
 @pytest.mark.parametrize(("step", "unmet"), [

@@ -107,6 +107,33 @@ def test_14_pods_that_run_go_on_running_with_the_nodes_share_that_they_had(recor
     assert [line for line in lines if line.ev in ("kubelet.container_start", "sched.bind")] == []
 
 
+def test_14_pods_that_come_onto_nodes_with_kubelets_go_on_as_they_were(recording):
+    snapshot = recording(NODES.format(n=0), SET.replace("50", "2"), *(POD.format(n=n, node=0) for n in range(2)))
+    snapshot.write_text(snapshot.read_text().replace("restartCount: 0", "restartCount: 3"))
+    scenario = snapshot.with_suffix(".txt")
+    lines = (
+        "nodes n0..n1 cpu=32 memory=64Gi",
+        "play day.yaml pods=as-they-are",
+        "expect within 5s count pods phase=Running == 2",
+        "wait 30s",
+        "expect each pods status.containerStatuses[main].restartCount == 3",
+        "expect each pods status.containerStatuses[main].state.running.startedAt == 2025-12-31T23:00:10Z",
+        "expect each pods status.startTime == 2025-12-31T23:00:00Z",
+        "kill kubelet/n0",
+        "wait 20s",
+        "expect each pods status.containerStatuses[main].restartCount == 3",
+        "expect count pods == 2",
+    )
+    scenario.write_text("\n".join((*lines, "")))
+
+    seen = []
+    result = simulate(load_scenario(scenario), on_line=seen.append)
+
+    assert unmet(result) == []
+    assert result.violations == []
+    assert [line for line in seen if line.ev == "kubelet.start"] == []
+
+
 def test_an_equal_snapshot_gives_an_equal_digest_from_there_on(recording):
     path = recording(NODES.format(n=0), SET.replace("50", "3"), *(POD.format(n=n, node=0) for n in range(3)))
 

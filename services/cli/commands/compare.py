@@ -1,41 +1,40 @@
 """`keplab compare`: one scenario, several arms, the same seeds; what differs, how much, and in how many seeds."""
 
-import hashlib
 import os
 import platform
-import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
-from services.api.switches import REGISTER, SwitchError, Switches
+from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
 from services.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
 from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import RunsBar, sweep_options, workers_of
-from services.experiments.arms import Arm, parse_arms
+from services.experiments.arms import parse_arms
+from services.experiments.asked import Asked
 from services.experiments.comparison import comparison_of
-from services.experiments.document import ArmRun, Comparison, Provenance, SwitchRow, document_of
+from services.experiments.document import ArmRun, Comparison, Provenance, document_of
 from services.experiments.execution import ArmJob, run_arm, run_arm_showing
-from services.experiments.page import page
 from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
-from services.recordings.format import SUFFIX
-from services.scenarios.processes.foreign_mesh import Access, refusal
+from services.scenarios.processes.foreign_mesh import refusal
 from services.scenarios.revision import revision
 from services.scenarios.run import load_scenario, measures_of, plan_of
-from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.script.scenario import ScriptError
 from services.scenarios.sweep import runs_of
+from services.ui.comparison_page import comparison_page
 
 
 @click.command(
@@ -67,7 +66,7 @@ Examples:
 )
 @running_mesh_options
 @arms_set_option
-@click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
+@click.option("--report", type=click.Path(path_type=Path), help="where the page goes; the JSON document beside it")
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
 )
@@ -90,29 +89,65 @@ Examples:
 def COMMAND(  # noqa: N802
     file: Path,
     arms: tuple[str, ...],
+    assignments: tuple[str, ...],
+    report: Path | None,
+    picture: Path | None,
+    runs: str,
+    record: Path | None,
+    workers: int,
+    output: str,
+    **given: Any,
+) -> None:
+    """Run a scenario in several arms and show what differs.
+
+    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
+    what is there; with --record the same command goes on from there. The page is one file that opens without a server,
+    the JSON document beside it holds all of it. With --recording all of each run is in a file that `keplab diff`,
+    `get --at` and others read, and the page has the recordings of one seed. The exit code is 1 when a run broke an
+    invariant or did not come to its end. Against a mesh that runs already its components are restarted with each arm's
+    switches, where these differ, and have their own at the end."""
+    began = _Began.now()
+    wanted = _asked(file, arms, assignments, workers=workers, **given)
+    path = report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{wanted.scenario.name}.html"
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
+    jobs = wanted.jobs()
+    count = workers_of(workers or (1 if wanted.is_alone else 0), len(jobs))
+    with _opened(record, wanted.header()) as kept:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not found:
+        raise KeyboardInterrupt
+    made = _compared(wanted, found, began, count, is_interrupted=is_interrupted, report=path)
+    _remark_recordings(jobs, found)
+    shown = {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    unwritten = _written({path.with_suffix(".json"): _json(made), **shown})
+    run = keep_comparison(runs, made, wanted.shared.assignments)
+    page = comparison_page(made)
+    unwritten = unwritten or _written({path: page.text})
+    _print(made, output, run, page.recorded)
+    if unwritten:
+        fail(unwritten)
+    if is_interrupted:
+        goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
+        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
+        raise KeyboardInterrupt
+    raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
+
+
+def _asked(
+    file: Path,
+    arms: Sequence[str],
+    assignments: Sequence[str],
+    *,
     seeds: int,
     seed: int,
     processes: bool,
     server: str,
     containers: str,
-    assignments: tuple[str, ...],
-    report: Path | None,
-    picture: Path | None,
     recording: Path | None,
-    runs: str,
-    record: Path | None,
     workers: int,
-    output: str,
-) -> None:
-    """Run a scenario in several arms and show what differs.
-
-    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
-    what is there; with --record the same command goes on from there. With --recording all of each run is in a file that
-    `keplab diff`, `get --at` and others read. The page and the JSON document hold all of it. The
-    exit code is 1 when a run broke an invariant or did not come to its end. Against a mesh that runs already its
-    components are restarted with each arm's switches, where these differ, and have their own at the end."""
-    started, began_s = datetime.now(UTC), time.monotonic()
-    load_1min = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+) -> Asked:
+    """Return what the words of a command line mean; what cannot be run ends the command with one line."""
     if (server or containers) and (processes or workers > 1):
         fail("--server and --containers are for a mesh that runs already, and one run after the other")
     if (server or containers) and recording is not None:
@@ -125,89 +160,68 @@ def COMMAND(  # noqa: N802
     access = running_mesh(server, containers)
     own = access.switches if access is not None else ()
     with refusing(ScriptError, SwitchError):
-        of_arms = [
+        of_arms = tuple(
             Switches.parse([*own, *scenario.switches]).replace({**shared.chosen, **arm.switches}) for arm in parsed
-        ]
-        plans = [plan_of(scenario, seed=seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
-        for arm, plan in zip(parsed, plans, strict=True):
-            if access is not None and (why := refusal(plan, access)):
-                fail(f"{scenario.path}: arm {arm.name}: {why}")
-        for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
-            remark(switches, f"arm {arm.name}")
-    path = report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{scenario.name}.html"
-    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
-    _writable(path, *pictures)
-    # A seed's runs follow each other, so that what is there after an interrupt can be compared.
-    jobs = [
-        ArmJob(
-            str(file),
-            arm.name,
-            Switches({**shared.chosen, **arm.switches}).assignments,
-            number,
-            not processes,
-            access,
-            str(recording / f"{arm.name}-{number}{SUFFIX}") if recording is not None else "",
         )
-        for number in range(seed, seed + seeds)
-        for arm in parsed
-    ]
-    inputs = _inputs(scenario)
-    header = Header(
-        scenario=scenario.name,
-        inputs=inputs,
-        arms=[arm.text for arm in parsed],
-        set=list(shared.assignments),
-        mode="containers" if access is not None else "processes" if processes else "simulated",
-        revision=revision().text,
-        mesh=_mesh(access),
-    )
-    count = workers_of(workers or (1 if processes or access is not None else 0), len(jobs))
-    with _opened(record, header) as kept:
-        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
-    if is_interrupted and not found:
-        raise KeyboardInterrupt
-    made = comparison_of(
-        [(arm.name, arm.assignments) for arm in parsed],
+        plans = [plan_of(scenario, seed=seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
+    for arm, plan in zip(parsed, plans, strict=True):
+        if access is not None and (why := refusal(plan, access)):
+            fail(f"{scenario.path}: arm {arm.name}: {why}")
+    for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
+        remark(switches, f"arm {arm.name}")
+    return Asked(file, scenario, parsed, shared, of_arms, seeds, seed, processes, access, recording)
+
+
+class _Began(NamedTuple):
+    """When the command began, and how busy the machine was then."""
+
+    at: datetime
+    monotonic_s: float
+    load_1min: float | None
+
+    @classmethod
+    def now(cls) -> "_Began":
+        return cls(datetime.now(UTC), time.monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+
+
+def _compared(
+    wanted: Asked, found: Sequence[ArmRun], began: _Began, workers: int, *, is_interrupted: bool, report: Path
+) -> Comparison:
+    """Return the document of these runs."""
+    made_by = revision()
+    others = {name: digest for name, digest in wanted.inputs.items() if name != wanted.file.name}
+    return comparison_of(
+        [(arm.name, arm.assignments) for arm in wanted.arms],
         found,
-        stated=tuple(each.measure for each in measures_of(scenario)),
-        planned=len(jobs),
-        mode=header.mode,
-        scenario=scenario.name,
-        title=scenario.title,
-        about=scenario.about,
-        switches=_switch_rows(of_arms),
+        stated=tuple(each.measure for each in measures_of(wanted.scenario)),
+        planned=len(wanted.arms) * wanted.seeds,
+        mode=wanted.mode,
+        scenario=wanted.scenario.name,
+        title=wanted.scenario.title,
+        about=wanted.scenario.about,
+        switches=wanted.switch_rows(),
         provenance=Provenance(
-            command=_command(file, parsed, seeds, seed, _way(access, processes=processes), shared),
-            scenario_path=str(file),
-            scenario_sha256=inputs[file.name],
-            inputs={name: digest for name, digest in inputs.items() if name != file.name},
-            revision=revision().commit,
-            is_dirty=bool(revision().changes),
-            version=revision().version,
+            command=wanted.command(),
+            scenario_path=str(wanted.file),
+            scenario_sha256=wanted.inputs[wanted.file.name],
+            inputs=others,
+            revision=made_by.commit,
+            is_dirty=bool(made_by.changes),
+            version=made_by.version,
             python=platform.python_version(),
             platform=platform.platform(),
             cpus=os.cpu_count() or 1,
-            workers=count,
-            started=started.isoformat(timespec="seconds"),
-            wall_s=round(time.monotonic() - began_s, 3),
-            load_1min=load_1min,
-            set=list(shared.assignments),
-            mesh=header.mesh,
+            workers=workers,
+            started=began.at.isoformat(timespec="seconds"),
+            wall_s=round(time.monotonic() - began.monotonic_s, 3),
+            load_1min=began.load_1min,
+            set=list(wanted.shared.assignments),
+            mesh=wanted.mesh,
         ),
         is_interrupted=is_interrupted,
-        report=str(path),
+        report=str(report),
+        recordings=str(wanted.recording) if wanted.recording is not None else "",
     )
-    _remark_recordings(jobs, found)
-    unwritten = _write(made, path, pictures)
-    run = keep_comparison(runs, made, shared.assignments)
-    _print(made, output, run)
-    if unwritten:
-        fail(unwritten)
-    if is_interrupted:
-        goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
-        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
-        raise KeyboardInterrupt
-    raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 
 
 def _remark_recordings(jobs: Sequence[ArmJob], found: Sequence[ArmRun]) -> None:
@@ -277,10 +291,8 @@ def _writable(path: Path, *pictures: Path) -> None:
             fail(f"cannot write {each}: {error.strerror}")
 
 
-def _write(made: Comparison, path: Path, pictures: Sequence[Path]) -> str:
-    """Write the page, the document beside it and the pictures; return why not, or nothing."""
-    texts = {path: page(made), path.with_suffix(".json"): _json(made)}
-    texts |= {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+def _written(texts: Mapping[Path, str]) -> str:
+    """Write files; return why not, or nothing."""
     for each, written in texts.items():
         try:
             each.write_text(written, encoding="utf-8")
@@ -293,7 +305,7 @@ def _json(made: Comparison) -> str:
     return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
 
 
-def _print(made: Comparison, output: str, run: str) -> None:
+def _print(made: Comparison, output: str, run: str, recorded: str) -> None:
     match output:
         case "json":
             print_json(document_of(made))
@@ -305,59 +317,5 @@ def _print(made: Comparison, output: str, run: str) -> None:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             click.echo(text(made, width), nl=False)
             click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
-
-
-def _way(access: Access | None, *, processes: bool) -> list[str]:
-    """Return the options that say what it runs on."""
-    return access.option.split() if access is not None else ["--processes"] if processes else []
-
-
-def _mesh(access: Access | None) -> str:
-    """Return which mesh it is that runs already, and its own switches."""
-    if access is None:
-        return ""
-    return f"{access.option.removeprefix('--')}, its own switches: {','.join(access.switches) or 'none'}"
-
-
-def _command(file: Path, arms: Sequence[Arm], seeds: int, seed: int, way: Sequence[str], shared: Switches) -> str:
-    words = ["keplab", "compare", str(file)]
-    for arm in arms:
-        words += ["--arm", arm.text]
-    if seeds != 1:
-        words += ["--seeds", str(seeds)]
-    if seed:
-        words += ["--seed", str(seed)]
-    words += way
-    for text_of_switch in shared.assignments:
-        words += ["--set", text_of_switch]
-    return shlex.join(words)
-
-
-def _inputs(scenario: Scenario) -> dict[str, str]:
-    """Return the SHA-256 of the scenario's file and of each file beside it that one of its words names."""
-    path = Path(scenario.path)
-    content = path.read_bytes()
-    digests = {path.name: hashlib.sha256(content).hexdigest()}
-    lines = (line for line in content.decode("utf-8-sig").splitlines() if not line.lstrip().startswith("#"))
-    for word in sorted({part for line in lines for each in line.split() for part in (each, *each.split("="))}):
-        try:
-            if "." in word and (path.parent / word).is_file():
-                digests[word] = hashlib.sha256((path.parent / word).read_bytes()).hexdigest()
-        except OSError:
-            continue
-    return digests
-
-
-def _switch_rows(of_arms: Sequence[Switches]) -> list[SwitchRow]:
-    """Return the switches that are not at their default in some arm."""
-    rows, defaults = [], Switches()
-    for each in REGISTER:
-        values = [switches[each.name] for switches in of_arms]
-        if any(value != defaults[each.name] for value in values):
-            texts = [_text(value) for value in values]
-            rows.append(SwitchRow(each.name, _text(defaults[each.name]), texts, len(set(texts)) > 1, each.meaning))
-    return rows
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+            if recorded:
+                click.echo(recorded)

@@ -7,7 +7,7 @@ import click
 import yaml
 
 from services.cli import completing
-from services.cli.mesh_api import Refused, split_target
+from services.cli.mesh_api import Refused, Wanted, split_target
 from services.cli.output import EXIT_OK, fail, print_json, print_table
 from services.cli.sources import objects_of, source_options
 from services.client.discovery import ServedKind
@@ -58,7 +58,7 @@ def COMMAND(  # noqa: N802
     kind = api.kind_named(word)
     place, is_table = "" if everywhere else namespace, output == "text"
     try:
-        found = api.objects(kind, place, name, is_table=is_table, at=at, labels=selector, fields=field_selector)
+        found = api.objects(Wanted(kind, place, name, is_table, at, selector, field_selector))
     except Refused as error:
         fail(str(error), 1)
     if output == "json":

@@ -41,6 +41,7 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.cli.pausing import controllers_paused
 from services.exchange.anonymiser import WALL_S, anonymise_files, ranking, read_salt
 from services.exchange.cluster import Cluster
 from services.exchange.format import NO_OPTIONS, Format, Reading, format_of, open_stream
@@ -64,11 +65,12 @@ Examples:
   keplab import snapshot.yaml --into-scenario shop     a folder with a scenario that begins from it
   keplab import nodes.csv pods.csv --from 1d --to 2d --compress 24x --into-scenario gpus    of Alibaba's trace
   keplab import snapshot.yaml --anonymise salt --into-scenario shop                    without its names
+  keplab import day.yaml --into day.keprec             a recording, for `keplab ui --run day.keprec`
 
 \b
 Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
-reported and left out. Of a cluster nothing but get and list is asked; neither Leases, Events nor what
-Secrets hold is copied.
+reported and left out. Controllers and schedulers are paused meanwhile. Of a cluster nothing but get and list is asked;
+neither Leases, Events nor what Secrets hold is copied.
 """
 Wanted = Callable[[Document], bool]
 
@@ -119,6 +121,13 @@ Wanted = Callable[[Document], bool]
     metavar="DIR",
     help="make a scenario that begins from the file, instead",
 )
+@click.option(
+    "--into",
+    "into",
+    type=click.Path(path_type=Path),
+    metavar="FILE.keprec",
+    help="make a recording of the files, for `keplab ui --run`, instead",
+)
 @data_option
 @output_option
 def COMMAND(  # noqa: N802
@@ -144,6 +153,7 @@ def COMMAND(  # noqa: N802
     lenient: bool,
     dry_run: bool,
     folder: Path | None,
+    into: Path | None,
     data: Path,
     output: str,
 ) -> int:
@@ -164,6 +174,11 @@ def COMMAND(  # noqa: N802
         if salt is not None and files:
             copy = anonymised_copy([source_of(path) for path in files], salt, format_name or "", given)
             files, format_name, given = (copy.path,), None, {}
+        if into is not None:
+            if not files:
+                fail("--into: want files; of a cluster `keplab record --kubeconfig` makes one that can be imported")
+            is_all = not (kinds or namespaces or selector)
+            return _into_recording(files, format_name or "", into, given, None if is_all else wanted, lenient)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)
         key = read_salt(salt) if salt is not None else None
         asked = _Asked(
@@ -287,7 +302,8 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
         with progress_bar("loading", quiet=False, is_transient=True) as bar:
             task = bar.add_task("", total=count)
             loader = Loader(client, rules, progress=lambda done, _: bar.update(task, completed=done))
-            return await loader.load(objects)
+            async with controllers_paused(data) as pause:
+                return await loader.load(pause.noting(objects))
 
 
 def _count(objects: Iterator[Placed], output: str) -> int:
@@ -396,6 +412,21 @@ def _convert(stream: Stream, path: Path) -> tuple[bool, bool]:
             has_changes = True
             writer.change(change)
     return has_nodes, has_changes
+
+
+def _into_recording(
+    files: Sequence[Path],
+    format_name: str,
+    path: Path,
+    options: Mapping[str, str],
+    wanted: Wanted | None,
+    lenient: bool,
+) -> int:
+    from services.cli.into_recording import write_recording
+
+    reading = Reading(RealClock().wall(), lenient, options)
+    title = ", ".join(each.name for each in files)
+    return write_recording(path, title, _streams(files, format_name, reading), reading.began_wall_s, wanted)
 
 
 def scenario_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import click
@@ -11,11 +12,11 @@ import msgspec
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
-from services.api.wire import Request, encode
+from services.api.wire import encode
 from services.cli.exchange import mesh_client, source_of
 from services.cli.groups import Group
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, print_json, refusing
-from services.client.client import request_of
+from services.client.client import Client, request_of
 from services.exchange.reading import checked_object, yaml_documents
 from services.exchange.stream import Refused
 from services.scenarios.past import StateError
@@ -45,9 +46,13 @@ def COMMAND() -> None:  # noqa: N802
 @data_option
 def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Print an object as it is stored."""
-    resource = _resource(kind)
-    key = Key(namespace if resource.namespaced else "", name)
-    print_json(_call(data, request_of("get", resource.name, key)))
+    resource, key = _named(kind, namespace, name)
+
+    async def get(client: Client) -> None:
+        answer = (await client.call(request_of("get", resource.name, key))).unwrap()
+        print_json(msgspec.json.decode(answer.body))
+
+    _run(data, get)
     return EXIT_OK
 
 
@@ -57,21 +62,17 @@ def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
 def put_command(file: Path, data: Path) -> int:
     """Store the objects of a YAML or JSON file as they stand there."""
     with refusing(Refused):
-        found = [checked_object(each.document, each.where) for each in yaml_documents(source_of(file))]
+        found = [_placed(checked_object(each.document, each.where), file) for each in yaml_documents(source_of(file))]
         if not found:
             raise Refused(f"{file}: there is no object in it")
-        for document in found:
-            resource = resource_of_kind(document["apiVersion"], document["kind"])
-            if resource is None:
-                raise Refused(f"{file}: the mesh serves no {document['apiVersion']} {document['kind']}")
-    for document in found:
-        resource = resource_of_kind(document["apiVersion"], document["kind"])
-        assert resource is not None, "it was looked at before"
-        metadata = metadata_of(document)
-        namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
-        key = Key(namespace, metadata["name"])
-        stored = _call(data, request_of("update", resource.name, key, encode(document), subresource="raw"))
-        click.echo(f"{resource.kind} {key} is stored as version {stored['metadata']['resourceVersion']}")
+
+    async def put(client: Client) -> None:
+        for resource, key, document in found:
+            request = request_of("update", resource.name, key, encode(document), subresource="raw")
+            answer = (await client.call(request)).unwrap()
+            click.echo(f"{resource.kind} {key} is stored as version {answer.rv}")
+
+    _run(data, put)
     return EXIT_OK
 
 
@@ -82,32 +83,45 @@ def put_command(file: Path, data: Path) -> int:
 @data_option
 def del_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Remove an object from the store at once, whatever its finalizers say."""
-    resource = _resource(kind)
-    key = Key(namespace if resource.namespaced else "", name)
-    _call(data, request_of("delete", resource.name, key, subresource="raw"))
-    click.echo(f"{resource.kind} {key} is gone")
+    resource, key = _named(kind, namespace, name)
+
+    async def delete(client: Client) -> None:
+        (await client.call(request_of("delete", resource.name, key, subresource="raw"))).unwrap()
+        click.echo(f"{resource.kind} {key} is gone")
+
+    _run(data, delete)
     return EXIT_OK
 
 
-def _resource(name: str) -> Resource:
-    plain, _, group = name.lower().partition(".")
+def _named(kind: str, namespace: str, name: str) -> tuple[Resource, Key]:
+    plain, _, group = kind.lower().partition(".")
     for each in resources().values():
         is_named = plain in (each.plural, each.singular, each.kind.lower(), *each.short_names)
         if is_named and (not group or each.group == group):
-            return each
-    return fail(f"the mesh serves no kind {name!r}")
+            return each, Key(namespace if each.namespaced else "", name)
+    return fail(f"the mesh serves no kind {kind!r}")
 
 
-def _call(data: Path, request: Request) -> Document:
-    async def called() -> Document:
+def _placed(document: Document, file: Path) -> tuple[Resource, Key, Document]:
+    """Return an object with its kind and key. Raises: Refused: it is of no kind that is served."""
+    resource = resource_of_kind(document["apiVersion"], document["kind"])
+    if resource is None:
+        raise Refused(f"{file}: the mesh serves no {document['apiVersion']} {document['kind']}")
+    metadata = metadata_of(document)
+    namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
+    return resource, Key(namespace, metadata["name"]), document
+
+
+def _run(data: Path, act: Callable[[Client], Awaitable[None]]) -> None:
+    """Do something as the administrator of the mesh; what it refuses ends the command."""
+
+    async def connected() -> None:
         async with mesh_client(data) as client:
-            answer = (await client.call(request)).unwrap()
-            found: Document = msgspec.json.decode(answer.body)
-            return found
+            await act(client)
 
     try:
         with refusing(StateError):
-            return asyncio.run(called())
+            asyncio.run(connected())
     except ApiError as error:
         fail(error.message, EXIT_FAILED)
     except UnknownOutcome as error:

@@ -20,6 +20,7 @@ from services.cli.commands.import_objects import scenario_text
 from services.cli.exchange import (
     anonymise_option,
     anonymised_copy,
+    client_of,
     format_option,
     loaded_document,
     mesh_api,
@@ -45,6 +46,7 @@ from services.cli.output import (
     refusing,
     set_option,
 )
+from services.cli.pausing import controllers_paused
 from services.cli.results import show_result
 from services.cli.sweep import workers_option
 from services.exchange.format import Reading, format_named, format_of, open_stream
@@ -250,7 +252,8 @@ class _Asked:
 
 async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: str) -> int:
     clock = RealClock()
-    async with mesh_client(data) as client, mesh_client(data, SCHEDULER) as binder, mesh_api(data) as api:
+    async with mesh_api(data) as api, mesh_client(data, SCHEDULER) as binder:
+        client = client_of(api)
         stream = asked.opened(clock.wall(), is_lenient=lenient)
         say_guess(asked.source, format_named(asked.format), asked.given)
         is_simulators = asked.format == "kss-record"
@@ -260,7 +263,8 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
             keeps_existing=is_simulators,
             has_kubelets=True,
         )
-        loaded = await Loader(client, rules).load(stream.objects)
+        async with controllers_paused(data) as pause:
+            loaded = await Loader(client, rules).load(pause.noting(stream.objects))
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         gate = LifecycleGate(api, clock, seeded_random(None), stream.runtimes, speed=speed) if stream.runtimes else None
         lives = asyncio.create_task(gate.run()) if gate is not None else None

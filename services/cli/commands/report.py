@@ -59,12 +59,12 @@ def COMMAND(source: str, report: Path | None, runs: str, output: str) -> int:  #
 
 def _of_run(folder: RunsFolder, record: RunRecord) -> str:
     """Return the page of what was recorded. Raises: Unreadable."""
-    from services.experiments.page import page
     from services.experiments.run_page import RunPage, run_page
+    from services.ui.comparison_page import comparison_page
 
     match record.kind:
         case "comparison":
-            return page(folder.comparison(record.id))
+            return comparison_page(folder.comparison(record.id)).text
         case "sweep":
             fail(f"run {record.id} is a sweep, which has no page; the same again: {record.command}")
     origin = record.origin
@@ -82,8 +82,8 @@ def _of_run(folder: RunsFolder, record: RunRecord) -> str:
 def _of_file(file: Path) -> str:
     """Return the page of a document that was printed or saved; what is none ends the command."""
     from services.experiments.document import DocumentError, read_document
-    from services.experiments.page import page
     from services.experiments.run_page import RunPage, run_page
+    from services.ui.comparison_page import comparison_page
 
     try:
         data = file.read_bytes()
@@ -94,7 +94,7 @@ def _of_file(file: Path) -> str:
         fail(f"{file}: {error}")
     if isinstance(found, dict) and "schema" in found and "origin" not in found:
         with refusing(DocumentError):
-            return page(read_document(data, str(file)))
+            return comparison_page(read_document(data, str(file))).text
     runs = found if isinstance(found, list) else [found]
     for number, each in enumerate(runs):
         missing = [key for key in RUN_KEYS if not isinstance(each, dict) or key not in each]

@@ -46,12 +46,14 @@ def save_command(name: str, data: Path, output: str) -> int:
 
     NAME is one below the data directory, or with a slash or .keplab at its end the path of a file.
     """
+    from services.cli.mesh_state import state_of
     from services.cli.snapshots import SnapshotError, place_of, save
+    from services.scenarios.past import StateError
 
-    with refusing(SnapshotError):
+    with refusing(SnapshotError, StateError):
         path = place_of(data, name)
         try:
-            about = save(data, path)
+            about = save(data, path, lambda: state_of(data, 0))
         except OSError as error:
             fail(f"cannot write {path}: {error.strerror or error}", EXIT_FAILED)
     if output == "json":
@@ -82,6 +84,8 @@ def restore_command(name: str, data: Path, output: str) -> int:
         print_json({"file": str(path), "data": str(data), **msgspec.to_builtins(about)})
     else:
         click.echo(f"{data} is at version {about.resource_version} again, with {about.objects} objects")
+        if about.engine != "sqlite":
+            click.echo(f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}")
         switches = "".join(f" --set {each}" for each in about.switches)
         click.echo(f"  go on with   keplab up --data {data}{switches}")
     return EXIT_OK

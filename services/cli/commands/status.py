@@ -1,5 +1,6 @@
 """`keplab status`: the processes of a mesh and where to reach it."""
 
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -19,6 +20,9 @@ MEASURED = (
     ("EventsDropped", "keplab_event_log_incomplete", "its event log takes no lines: the disk is full"),
 )
 """Conditions of a process: type, the metric that is above 0 while it holds, message."""
+FORBIDDEN = "keplab_requests_forbidden_total"
+"""The metric that counts what components may not do, by user, verb and resource."""
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 DISK_FREE_MIN = 256 * 1024
 SUPERVISOR_MAX_S = 5.0
 ELECTING = ("scheduler", "controllers", CLAIM_CONTROLLER)
@@ -103,7 +107,8 @@ def _compare_with_kernel(state: dict[str, Any]) -> None:
 
 
 def _metrics(process: dict[str, Any], headers: dict[str, str]) -> dict[str, float] | None:
-    """Return a process's metrics without labels; {} where it has no port for them, None when it does not answer."""
+    """Return a process's metrics without labels, but those of `FORBIDDEN`; {} where it has no port for them, None when
+    it does not answer."""
     port = process.get("ports", {}).get("health", 0)
     if not process["ready"] or not port:
         return {}
@@ -120,7 +125,9 @@ def _metrics(process: dict[str, Any], headers: dict[str, str]) -> dict[str, floa
     except (OSError, HTTPException):
         return None
     pairs = (line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
-    return {name.partition("{")[0]: float(value) for name, value in pairs if name}
+    return {
+        name if name.startswith(FORBIDDEN) else name.partition("{")[0]: float(value) for name, value in pairs if name
+    }
 
 
 def _leads(process: dict[str, Any], metrics: dict[str, float] | None) -> bool | None:
@@ -147,7 +154,19 @@ def _conditions(data: Path, state: dict[str, Any], metrics: dict[str, dict[str, 
         for condition, metric, message in MEASURED:
             if values.get(metric):
                 found.append((condition, name, message))
+        found += (("RequestsForbidden", name, text) for text in _forbidden(values))
     return [{"type": condition, "process": name, "message": message} for condition, name, message in found]
+
+
+def _forbidden(metrics: dict[str, float]) -> list[str]:
+    """Return what an API server has refused to each component because of its role, a line for each."""
+    by_user: dict[str, list[str]] = {}
+    for name, count in metrics.items():
+        if name.startswith(FORBIDDEN):
+            labels = dict(_LABEL.findall(name))
+            what = f"{labels['verb']} {labels['resource']} ({count:.0f} times)"
+            by_user.setdefault(labels["user"], []).append(what)
+    return [f"the role of {user} does not allow: {', '.join(sorted(asked))}" for user, asked in sorted(by_user.items())]
 
 
 def _certificates(data: Path) -> list[dict[str, str]]:

@@ -139,9 +139,7 @@ def _rewrite(found: Format, source: Source, target: Path, edit: Edit) -> None:
     part = target.with_name(f".{target.name}.part")
     try:
         with part.open("wb") as raw:
-            is_compressed = (
-                source.data is None and source.path.read_bytes()[:2] == b"\x1f\x8b"
-            ) or target.suffix == ".gz"
+            is_compressed = target.suffix == ".gz" or (source.data is None and _is_gzip(source.path))
             file = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="wb")) if is_compressed else raw
             found.rewrite(source, file, edit)
             if file is not raw:
@@ -151,6 +149,11 @@ def _rewrite(found: Format, source: Source, target: Path, edit: Edit) -> None:
         raise Refused(f"cannot write {target}: {error.strerror or error}") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def _show(findings: list[Finding], mender: Mender, is_fixed: bool, target: Path, output: str) -> int:

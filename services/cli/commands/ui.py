@@ -22,6 +22,7 @@ Examples:
   keplab ui --allow-write --port 7171
   keplab ui --run runs/fail-1.keprec --run runs/unbind-1.keprec
   keplab ui --page race.html runs/fail-1.keprec runs/unbind-1.keprec
+  keplab ui --page race.html runs/runaway.json runs/fail-1.keprec runs/unbind-1.keprec
 """
 
 
@@ -79,7 +80,7 @@ Examples:
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="OUT",
-    help="write recordings and the page into one file, which opens without a server",
+    help="write the page, with recordings and a comparison's JSON document, into one file that needs no server",
 )
 @click.option(
     "--detail",
@@ -157,12 +158,20 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
 
 
 def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
-    """Write the page with these recordings into one file; return the exit code."""
+    """Write the page with these recordings, and perhaps a comparison, into one file; return the exit code."""
     from services.recordings.format import Unreadable
+    from services.ui.comparison_page import embedded, recordings_text, sorted_out
     from services.ui.page import write_page
 
     try:
-        written = write_page(paths, out, detail)
+        made, recordings = sorted_out(paths)
+    except ValueError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot read {error.filename}: {error.strerror}")
+    try:
+        comparison = embedded(made, recordings_text(len(recordings))) if made is not None else None
+        written = write_page(recordings, out, detail, comparison)
     except (Unreadable, ValueError) as error:
         fail(str(error))
     except OSError as error:

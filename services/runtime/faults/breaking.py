@@ -27,7 +27,6 @@ PAUSE_S: Final = 10.0
 WAYS: Final = tuple(way for way in CUTS if way)
 STORES: Final = ("apiserver", "etcd")
 """Components that have no link to an API server."""
-LINKS: Final = ("cut", "slow")
 
 
 class FaultFiles:

@@ -13,6 +13,7 @@ import msgspec
 from services.api.identity import CONTROLLER_PREFIX
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
+from services.scenarios.invariants.by_hand import ByHand, text_of
 from services.scenarios.invariants.check import Calm, Check, Context, Report
 from services.scenarios.invariants.i13_acknowledged import AcknowledgedIsStored
 from services.scenarios.invariants.i15_streams import StreamsAreTrue
@@ -33,13 +34,15 @@ ELSEWHERE: dict[str, str] = {
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One breach. `at` is seconds of the log's own clock; `objects` are `kind ns/name` texts."""
+    """One breach. `at` is seconds of the log's own clock; `objects` are `kind ns/name` texts. `by_hand`: a write past
+    admission explains it."""
 
     invariant: str
     at: float
     objects: tuple[str, ...]
     trace_id: str
     detail: str
+    by_hand: bool = False
 
 
 @cache
@@ -51,18 +54,18 @@ def checks() -> tuple[type[Check], ...]:
 
 
 class Auditor:
-    """Judges lines as they come. `violations` holds the first; `count` counts all. Pure: the same lines, and in a
-    simulation the same streams and answers, give the same result."""
+    """Judges lines as they come. `violations` holds the first; `count` counts all but those by hand. Pure: the same
+    lines, and in a simulation the same streams and answers, give the same result."""
 
     def __init__(self, switches: Switches, *, is_volatile: bool = False, without: frozenset[str] = frozenset()) -> None:
         """`without`: invariants that are not judged."""
         self.violations: list[Violation] = []
-        self.count = 0
+        self.count = self.by_hand = 0
         self.lines = 0
         self.forbidden: dict[str, int] = {}
         """How often a controller was answered Forbidden, by user, verb and resource: its role may lack a rule."""
         self._volatile = is_volatile
-        self._view, self._calm = View(), Calm()
+        self._view, self._calm, self._written = View(), Calm(), ByHand()
         context = Context(switches, self._view, self._calm, is_volatile)
         self._checks = [make(context) for make in checks() if make.id not in without]
         reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
@@ -86,6 +89,7 @@ class Auditor:
         if ev == "store.commit":
             if line.obj is None:
                 return
+            self._written.take(line)
             self._view.take(line)
         elif ev in ("proc.start", "fault.inject", "fault.heal"):
             self._calm.take(line)
@@ -132,16 +136,26 @@ class Auditor:
             bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
             self._answers.answered(bare, request, response, partial(self._report, "I13"))
 
-    def report(self, invariant: str, at: float, objects: tuple[str, ...], detail: str, trace_id: str = "") -> None:
-        """Add a violation, also one that was seen elsewhere, for example at rest."""
-        self.count += 1
+    def report(
+        self,
+        invariant: str,
+        at: float,
+        objects: tuple[str, ...],
+        detail: str,
+        trace_id: str = "",
+        line: Line | None = None,
+    ) -> None:
+        """Add a violation, also one that was seen elsewhere, for example at rest; `line`: that broke the rule."""
+        by_hand = self._written.explains(objects, detail, line)
+        self.count += not by_hand
+        self.by_hand += by_hand
         self._broken[invariant] = None
         if len(self.violations) < VIOLATIONS_MAX:
-            self.violations.append(Violation(invariant, at, objects, trace_id, detail))
+            self.violations.append(Violation(invariant, at, objects, trace_id, detail, by_hand))
 
     def _report_stream(self, objects: tuple[str, ...], detail: str) -> None:
         self.report("I15", self._newest.mono_ns / 1e9 if self._newest is not None else 0.0, objects, detail)
 
     def _report(self, invariant: str, line: Line, detail: str) -> None:
-        objects = (f"{line.obj['kind']} {line.obj['ns']}/{line.obj['name']}",) if line.obj else ()
-        self.report(invariant, line.mono_ns / 1e9, objects, detail, line.trace_id)
+        objects = (text_of(line),) if line.obj else ()
+        self.report(invariant, line.mono_ns / 1e9, objects, detail, line.trace_id, line)

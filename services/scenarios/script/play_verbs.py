@@ -24,6 +24,19 @@ from services.scenarios.script.streams import source_of
 from services.scenarios.script.value_types import NAME, PAIRS, ValueType, choice
 
 TOPIC: Final = "Recordings"
+_AFTER_3_S: Final = """\
+file week.yaml <<EOF
+apiVersion: action.kwok.x-k8s.io/v1alpha1
+kind: ResourcePatch
+resource: {version: v1, resource: configmaps}
+target: {name: settings, namespace: default}
+durationNanosecond: 3000000000
+method: create
+template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue}}
+EOF
+nodes n1 cpu=4
+"""
+"""Lines of examples: a recording in which an object is made after three seconds."""
 
 
 def read_speed(text: str) -> float:
@@ -100,19 +113,9 @@ expect each pods name=web spec.containers[main].image == app:2
 played
 expect within 10s count pods == 0
 """,
-        """\
+        f"""\
 # Three seconds of a recording in one
-file week.yaml <<EOF
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: configmaps}
-target: {name: settings, namespace: default}
-durationNanosecond: 3000000000
-method: create
-template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue}}
-EOF
-nodes n1 cpu=4
-play week.yaml speed=3 beside=yes pods=as-they-are format=kwok
+{_AFTER_3_S}play week.yaml speed=3 beside=yes pods=as-they-are format=kwok
 played
 expect each configmaps name=settings data.colour == blue
 """,
@@ -137,7 +140,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
     meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
     """
     values = step.values
-    rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are")
+    rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
     clock = context.mesh.clock
     source = source_of(context.scenario, step.args[0])
     stream = _opened(source, step, clock.wall())
@@ -187,19 +190,9 @@ async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
 @verb(
     TOPIC,
     examples=(
-        """\
+        f"""\
 # A recording is played while a node is cordoned
-file week.yaml <<EOF
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: configmaps}
-target: {name: settings, namespace: default}
-durationNanosecond: 3000000000
-method: create
-template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue}}
-EOF
-nodes n1 cpu=4
-play week.yaml beside=yes
+{_AFTER_3_S}play week.yaml beside=yes
 cordon n1
 played
 expect each configmaps name=settings data.colour == blue

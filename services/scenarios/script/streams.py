@@ -9,7 +9,7 @@ from services.scenarios.script.scenario import Scenario
 def source_of(scenario: Scenario, name: str) -> Source:
     """Return the file of that name. Raises: ValueError when it lies elsewhere, or there is none.
 
-    A link beside the scenario may lead elsewhere: recordings are large, and whoever made the link meant it.
+    A link beside the scenario may lead elsewhere: recordings are large, and a link is made on purpose.
     """
     path = scenario.beside(name)
     if (inside := scenario.files.get(path)) is not None:

@@ -9,9 +9,10 @@ is the start-up latency, to the nanosecond.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import pairwise
 
 from msgspec.structs import replace as replaced
@@ -100,31 +101,41 @@ class Waterfall:
 
 def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") -> list[PodId]:
     """Return the pods whose name matches the glob, in the order of their first spans."""
+    return _matching(_pods(spans), pattern, namespace)
+
+
+def _pods(spans: Iterable[FinishedSpan]) -> dict[PodId, int]:
+    """Return the pods that spans name, and when the first span of each began."""
     first: dict[PodId, int] = {}
     for span in spans:
         attributes = span.attributes
         if (uid := attributes.get(_UID)) and (name := attributes.get(_NAME)):
             pod = PodId(str(attributes.get(_NAMESPACE, "")), str(name), str(uid))
-            if fnmatchcase(pod.name, pattern) and namespace in ("", pod.namespace):
-                first[pod] = min(span.start_ns, first.get(pod, span.start_ns))
-    return sorted(first, key=lambda pod: (first[pod], pod.namespace, pod.name, pod.uid))
+            first[pod] = min(span.start_ns, first.get(pod, span.start_ns))
+    return first
+
+
+def _matching(first: Mapping[PodId, int], pattern: str, namespace: str) -> list[PodId]:
+    found = [pod for pod in first if fnmatchcase(pod.name, pattern) and namespace in ("", pod.namespace)]
+    return sorted(found, key=lambda pod: (first[pod], pod.namespace, pod.name, pod.uid))
 
 
 def waterfall(
-    spans: Iterable[FinishedSpan], pattern: str, namespace: str = "", *, whole: bool = False
+    spans: Iterable[FinishedSpan] | SpanGraph, pattern: str, namespace: str = "", *, whole: bool = False
 ) -> Waterfall | None:
     """Return the waterfall of the first pod that a glob matches, or None when no span names one. A plain name that was
-    used again means the last pod of that name. `whole`: keep what came after the pod was Running."""
-    graph = _Graph(spans)
-    found = pods_in(graph.by_id.values(), pattern, namespace)
+    used again means the last pod of that name. `spans`: their graph, where more than one pod is asked for; `whole`:
+    keep what came after the pod was Running."""
+    graph = spans if isinstance(spans, SpanGraph) else SpanGraph(spans)
+    found = _matching(graph.pods, pattern, namespace)
     if not found:
         return None
     pod = next((p for p in reversed(found) if p.name == pattern), found[0])
     return _of_pod(graph, pod, whole=whole)
 
 
-def _of_pod(graph: _Graph, pod: PodId, *, whole: bool) -> Waterfall:
-    own = [s for s in graph.by_id.values() if s.attributes.get(_UID) == pod.uid]
+def _of_pod(graph: SpanGraph, pod: PodId, *, whole: bool) -> Waterfall:
+    own = graph.own[pod.uid]
     last, phase = _last(own)
     chain = causes(graph, own, last, pod.uid)
     begin, end = chain[-1].start_ns, last.end_ns
@@ -160,7 +171,7 @@ def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
     return by_end[-1], ""
 
 
-class _Graph:
+class SpanGraph:
     """Spans by what they are to each other. A request is one span here, its server's: that of the client, which is as
     long and the way there and back, stands for its own parent. A webhook or an extender has no span of its own that is
     known: of a request to one the client's is shown."""
@@ -179,8 +190,16 @@ class _Graph:
             if span.span_id not in callers
         }
         self.children: dict[str, list[FinishedSpan]] = {}
+        self.own: dict[object, list[FinishedSpan]] = {}
+        """The spans of each pod, by its uid."""
         for span in self.by_id.values():
             self.children.setdefault(span.parent, []).append(span)
+            self.own.setdefault(span.attributes.get(_UID), []).append(span)
+
+    @cached_property
+    def pods(self) -> dict[PodId, int]:
+        """The pods that are named, and when the first span of each began."""
+        return _pods(self.by_id.values())
 
     def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
         """Yield the spans this one links to, as far as they are known."""
@@ -199,7 +218,7 @@ class _Graph:
         return self.by_id.get(span.parent) or next(self.linked(span), None)
 
 
-def _related(graph: _Graph, own: Sequence[FinishedSpan], uid: str) -> dict[str, FinishedSpan]:
+def _related(graph: SpanGraph, own: Sequence[FinishedSpan], uid: str) -> dict[str, FinishedSpan]:
     """Return the pod's spans, what they did, and what they were done for.
 
     Upwards the way ends at the first span about another pod: a pod that replaces a failed one would
@@ -235,7 +254,7 @@ def _names_another(span: FinishedSpan, uid: str) -> bool:
     return span.attributes.get(_UID, uid) != uid
 
 
-def causes(graph: _Graph, own: Sequence[FinishedSpan], last: FinishedSpan, uid: str) -> list[FinishedSpan]:
+def causes(graph: SpanGraph, own: Sequence[FinishedSpan], last: FinishedSpan, uid: str) -> list[FinishedSpan]:
     """Return the chain of what `last` waited for, itself first, the request that created the pod at the end.
 
     Where the thread is lost (a reader that listed instead of watching, a span that was never written, a
@@ -272,7 +291,7 @@ def _creates(span: FinishedSpan, uid: str, *, request: bool = False) -> bool:
     return span.name.endswith("/Create") and attributes.get(_RESOURCE) == "pods" and attributes.get(_UID) == uid
 
 
-def _is_about(graph: _Graph, span: FinishedSpan, uid: str) -> bool:
+def _is_about(graph: SpanGraph, span: FinishedSpan, uid: str) -> bool:
     """Whether the span is the pod's own, or a stage of one that is."""
     seen: set[str] = set()
     above: FinishedSpan | None = span
@@ -306,7 +325,7 @@ def label(span: FinishedSpan) -> str:
     return " ".join([f"{span.service}: {span.name.removeprefix(RPC_PREFIX)}", *filter(None, notes)])
 
 
-def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
+def critical_path(graph: SpanGraph, chain: Sequence[FinishedSpan], begin_ns: int, end_ns: int) -> list[Piece]:
     """Cut [begin, end] into pieces, walking back along `chain` (the last span first).
 
     A span is charged for the time until what it caused began, or until it ended; what is left between
@@ -336,7 +355,7 @@ def critical_path(graph: _Graph, chain: Sequence[FinishedSpan], begin_ns: int, e
     return pieces
 
 
-def _stages(graph: _Graph, span: FinishedSpan, low: int, high: int, left_out: set[str]) -> list[Piece]:
+def _stages(graph: SpanGraph, span: FinishedSpan, low: int, high: int, left_out: set[str]) -> list[Piece]:
     """Return [low, high] of a span cut by its stages, latest first; what no stage explains is its own."""
     stages = [s for s in graph.stages(span) if s.span_id not in left_out and s.start_ns < s.end_ns]
     inner = left_out | {span.span_id}
@@ -367,7 +386,7 @@ def _between(span: FinishedSpan, back: Sequence[Piece], start: int, end: int) ->
 def _tree(spans: Sequence[FinishedSpan]) -> list[tuple[FinishedSpan, int]]:
     """Return the spans with their depth: each below its parent or what it is linked to, in order of start."""
     ordered = sorted(spans, key=lambda s: (s.start_ns, s.end_ns, s.span_id))
-    graph = _Graph(ordered)
+    graph = SpanGraph(ordered)
     below: dict[str, list[FinishedSpan]] = {}
     roots: list[FinishedSpan] = []
     for span in ordered:

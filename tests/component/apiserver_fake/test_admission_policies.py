@@ -148,7 +148,8 @@ async def test_without_a_binding_a_policy_does_nothing(call):
         "spec": {"matchConstraints": {"resourceRules": [PODS]}, "validations": [{"expression": "false"}]},
     }
     await call("create", f"validatingadmissionpolicies.{GROUP}", body=body)
-    await call("create", "pods", body=pod())
+    answer = await call.answer("create", "pods", body=pod())
+    assert (answer.code, answer.warnings) == (201, ())
 
 
 @scene
@@ -252,7 +253,9 @@ async def test_request_and_namespace_and_authorizer_are_what_they_are(call):
         "authorizer.requestResource.check('create').allowed()",
     ]
     await call.policy("p", *({"expression": each} for each in checks))
-    await call("create", "pods", body=pod(), namespace="blue")
+    assert (await call.answer("create", "pods", body=pod(), namespace="blue")).code == 201
+    refused = await call.refusal("create", "pods", body=pod(name="q"))
+    assert "namespaceObject.metadata.labels.team" in refused["message"]
 
 
 @scene

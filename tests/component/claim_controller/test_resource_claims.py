@@ -184,6 +184,7 @@ def test_guarantees_d4_a_claim_deleted_while_unused_gives_its_devices_back():
             return not await claims(world)
 
         await world.until(none)
+        assert not await claims(world)
 
     run(act)
 

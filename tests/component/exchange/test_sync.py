@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.api.errors import NotFound
+from services.api.errors import NotFound, from_status
 from services.api.meta import Key
 from services.api.resources import resources
 from services.exchange.edits import Edits, read_edits
@@ -24,6 +24,8 @@ class Cluster:
 
     def __init__(self):
         self.objects, self.changes, self.rv, self.lists = {}, {}, 0, []
+        self.refusals = []
+        """What the next lists raise."""
 
     def put(self, document):
         """Create an object or give it a newer state; it has a version and a uid of the cluster's."""
@@ -43,7 +45,10 @@ class Cluster:
         self._say(resources()[kind], "DELETED", self.objects.pop((kind, name)))
 
     def forget(self, kind):
-        self.changes.setdefault(kind, asyncio.Queue()).put_nowait(None)
+        self.end_watch(kind, VersionForgotten())
+
+    def end_watch(self, kind, error):
+        self.changes.setdefault(kind, asyncio.Queue()).put_nowait(error)
 
     def _say(self, kind, what, document):
         bare = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
@@ -51,6 +56,8 @@ class Cluster:
 
     async def list(self, kind, *, selector=""):
         self.lists.append(kind.name)
+        if self.refusals:
+            raise self.refusals.pop()
         items = [document for (name, _), document in self.objects.items() if name == kind.name]
         for start in range(0, max(len(items), 1), 2):
             yield items[start : start + 2], str(self.rv)
@@ -59,8 +66,8 @@ class Cluster:
         queue = self.changes.setdefault(kind.name, asyncio.Queue())
         while True:
             event = await queue.get()
-            if event is None:
-                raise VersionForgotten
+            if isinstance(event, Exception):
+                raise event
             if int(event.document["metadata"]["resourceVersion"]) > int(version or 0) or event.type == "DELETED":
                 yield event
 
@@ -280,3 +287,23 @@ def test_a_rule_that_cannot_be_used_is_refused_by_its_number(tmp_path, text, wan
         read_edits(file)
 
     assert wanted in str(refused.value)
+
+
+@pytest.mark.parametrize("error", [from_status(503, b"{}"), Refused("it does not answer")])
+def test_a_cluster_that_cannot_be_read_for_a_while_is_read_again(error):
+    async def script(cluster, client, start):
+        await start()
+        cluster.end_watch("pods", error)
+        cluster.put(pod("a"))
+        await asyncio.sleep(3)
+        first = await is_there(client, "a")
+        cluster.refusals = [error, error]
+        cluster.forget("pods")
+        cluster.put(pod("b"))
+        await asyncio.sleep(5)
+        return first, await is_there(client, "b"), len(cluster.refusals)
+
+    (first, second, left), found = synced(script)
+    assert first is not None
+    assert second is not None
+    assert (left, found.failures) == (0, [])

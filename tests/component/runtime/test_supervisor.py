@@ -11,7 +11,7 @@ import pytest
 from services.runtime import supervisor as module
 from services.runtime.child import Child
 from services.runtime.config import MeshError
-from services.runtime.control import NoAnswer, ask
+from services.runtime.control import ControlServer, NoAnswer, ask, request
 from services.runtime.mesh_directory import STATE_FILE
 from services.runtime.supervisor import MeshOptions, Supervisor
 
@@ -95,6 +95,24 @@ def test_its_socket_answers_each_command_and_is_reached_however_long_the_path_is
     assert all(answer["is_usage"] for answer in wrong_verbs)
     with pytest.raises(NoAnswer, match="No such file"):
         ask(deep, {"verb": "status"}, 5.0)
+
+
+def test_a_request_and_its_answer_may_name_ten_thousand_nodes(tmp_path):
+    definition = {"labels": {}, "taints": [], "zone": "", "region": "", "cpu": "8", "memory": "32Gi", "pods": 110}
+    nodes = [{"name": f"node-00{number:04}", **definition} for number in range(10_000)]
+
+    async def echo(wanted):
+        return {"hosted": wanted["nodes"]}
+
+    async def run():
+        server = ControlServer(tmp_path, echo)
+        await server.start()
+        wanted = {"verb": "host", "nodes": nodes}
+        answers = [await request(tmp_path, wanted, 30.0), await asyncio.to_thread(ask, tmp_path, wanted, 30.0)]
+        await server.close()
+        return answers
+
+    assert [{"hosted": nodes}] * 2 == asyncio.run(run())
 
 
 class Broken(Child):

@@ -145,6 +145,8 @@ def test_history_says_who_wrote_what(command):
 
     assert [items[0]["type"], items[0]["user"], items[0]["verb"]] == ["ADDED", "system:mesh-admin", "create"]
     assert any(each["path"] == "spec.nodeName" for item in items[1:] for each in item["changed"])
+    _, out, _ = command("history", "pod/waiting", "--limit", "2", "-o", "json")
+    assert json.loads(out)["items"] == items[-2:]
     _, out, _ = command("history", "pod/waiting", "--limit", "2")
     assert len([line for line in out.splitlines() if "MODIFIED" in line]) == 2
     assert "older changes are not shown" in out

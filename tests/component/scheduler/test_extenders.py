@@ -281,10 +281,11 @@ def test_a_pod_deleted_while_an_extender_thinks_leaves_the_queue(extended):
         licences.answers["filter"] = keep("n1")
         await world.pod("q")
         await world.until(world.bound("q"))
+        return [pod.key.name for pod in world.scheduler._core.queue.all()]
 
     licences = Licences()
 
-    extended(scenario, ONE, licences)
+    assert [] == extended(scenario, ONE, licences)
 
 
 def test_the_nominated_node_is_asked_about_alone_and_others_only_if_it_is_refused(extended):

@@ -182,8 +182,9 @@ def test_without_generations_members_are_scheduled_one_by_one(play):
         await world.node("n1")
         await members(world, "a")
         await world.until(world.bound("a"))
+        return await nodes_of(world, "a")
 
-    play(scenario, GenericWorkload=True, gang__generation="off")
+    assert ["n1"] == play(scenario, GenericWorkload=True, gang__generation="off")
 
 
 def test_preemption_22_a_member_of_another_priority_fails_the_group(play):

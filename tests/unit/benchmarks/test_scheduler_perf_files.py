@@ -6,6 +6,7 @@ from benchmarks.scheduler_perf import cases
 from benchmarks.scheduler_perf.located import FileError, load
 from benchmarks.scheduler_perf.object_templates import ObjectTemplate
 from benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods
+from benchmarks.scheduler_perf.run import uses_claim_templates
 from benchmarks.scheduler_perf.selection import Unselected, gates_of, is_enabled, selected
 
 FILE = """\
@@ -350,3 +351,21 @@ def test_objects_of_a_template_without_actions_are_the_callers_own(tmp_path):
     template.fill({})["metadata"]["labels"]["a"] = "changed"
 
     assert template.fill({})["metadata"]["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("op", "uses"),
+    [
+        ("{opcode: createPods, count: 1, podTemplatePath: plain.yaml}", False),
+        ("{opcode: createAny, templatePath: claims.yaml}", True),
+        ("{opcode: churn, mode: create, templatePaths: [plain.yaml]}", False),
+        ("{opcode: churn, mode: create, templatePaths: [plain.yaml, claims.yaml]}", True),
+    ],
+)
+def test_templates_of_claims_are_found_in_every_file_that_an_operation_names(op, uses, tmp_path):
+    (tmp_path / "plain.yaml").write_text("kind: Pod\nmetadata: {name: p}\nspec: {}")
+    (tmp_path / "claims.yaml").write_text("kind: ResourceClaimTemplate\nmetadata: {name: t}")
+    text = FILE.replace("  - opcode: createNodes\n    countParam: $nodes\n", f"  - {op}\n")
+    workload = cases.read_text(str(tmp_path / "perf.yaml"), text).workloads[0]
+
+    assert uses == uses_claim_templates(workload, workload.template)

@@ -11,6 +11,7 @@ import pytest
 
 from services.cli import sweep
 from services.cli.commands import compare
+from services.experiments import asked
 from services.experiments.document import ArmRun, Run, read_document
 from services.experiments.record import Record
 from services.scenarios.processes.foreign_mesh import Access
@@ -153,8 +154,8 @@ def test_a_record_is_refused_when_scenario_or_code_have_changed(scenario, compar
     assert (code, "it was made when hello.txt had SHA-256 " in err) == (2, True)
 
     scenario.write_text(SCENARIO)
-    known = compare.revision()
-    monkeypatch.setattr(compare, "revision", lambda: type(known)("9.9", "feed" * 10, ""))
+    known = asked.revision()
+    monkeypatch.setattr(asked, "revision", lambda: type(known)("9.9", "feed" * 10, ""))
     code, _, err = compared(scenario, *SAME, "--record", "r.jsonl")
     assert (code, f"it was made by revision {known.text}, this is {'feed' * 10}" in err) == (2, True)
 

@@ -113,6 +113,20 @@ def test_conditions_come_from_the_processes_own_metrics(tmp_path):
     ]
 
 
+def test_what_the_roles_of_components_do_not_allow_is_a_condition_for_each(monkeypatch, tmp_path):
+    lines = (
+        b'keplab_requests_forbidden_total{user="system:controller:job",verb="watch",resource="pods"} 3\n'
+        b'keplab_requests_forbidden_total{user="system:controller:job",verb="create",resource="pods/eviction"} 1\n'
+    )
+    monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: io.BytesIO(lines))
+    metrics = {"apiserver": status._metrics(a_process(ports={"health": 9}), {})}
+
+    (found,) = status._conditions(tmp_path, {}, metrics)
+
+    text = "the role of system:controller:job does not allow: create pods/eviction (1 times), watch pods (3 times)"
+    assert found == {"type": "RequestsForbidden", "process": "apiserver", "message": text}
+
+
 def test_purge_removes_what_the_mesh_has_stored_and_nothing_else(capsys, tmp_path):
     data = tmp_path / "data"
     for folder in ("apiserver", "audit", "kubelet/h0", "parts"):

@@ -11,6 +11,7 @@ from services.recordings.format import Meta
 from services.recordings.frames import FrameError, Mirror, read_frame
 from services.recordings.model import Change, Model
 from services.recordings.reader import Recording
+from services.recordings.roles import parts_of
 from services.recordings.writer import Writer
 from tests.unit.recordings.histories import KINDS, History, histories, node, pod
 
@@ -201,8 +202,37 @@ def test_pods_have_the_roles_by_which_runs_are_compared():
         history.commit("pods", document)
     model = applied(history)
 
-    roles = [model.strings[number] for number in model.columns("pods")["role"]]
-    assert roles == ["shop/replicaset/web-abc#0", "shop/replicaset/web-abc#1"]
+    columns = model.columns("pods")
+    roles = [model.strings[number] for number in columns["role"]]
+    assert roles == ["shop/replicaset/web-abc"] * 2
+    assert columns["role_number"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("role", "parts"),
+    [("pod/a", ("pod/a", 0)), ("job/a#0", ("job/a", 1)), ("a#1#12", ("a#1", 13)), ("a#b", ("a#b", 0))],
+)
+def test_a_role_is_what_stands_before_its_number_and_the_number(role, parts):
+    assert parts_of(role) == parts
+
+
+def test_a_node_holds_what_its_kubelet_has_allocated_to_the_pods_that_it_has_seen():
+    """The scheduler counts the larger of desired and allocated while a resize is deferred, and a pod once it is bound."""
+    resized = pod("resized", "u1", node="n1", phase="Running", cpu="4", startTime="2026-01-01T00:00:00Z")
+    sizes = {"cpu": "1", "memory": "64Mi"}
+    resized["status"]["containerStatuses"] = [
+        {"name": "c", "allocatedResources": sizes, "resources": {"requests": sizes}}
+    ]
+    history = History()
+    history.commit("nodes", node("n1", "node-1"))
+    history.commit("pods", resized)
+    history.commit("pods", pod("unseen", "u2", node="n1", cpu="2"))
+    model = applied(history)
+
+    found = row(model, "nodes", "n1")
+    assert (found["req_cpu_m"], found["held_cpu_m"]) == (6000, 1000)
+    assert (found["req_mem"], found["held_mem"]) == (2 * (64 << 20), 64 << 20)
+    assert (row(model, "pods", "resized")["held_cpu_m"], row(model, "pods", "unseen")["held_cpu_m"]) == (1000, 0)
 
 
 def assert_same(expected, found):
@@ -289,5 +319,41 @@ def test_a_frame_is_laid_out_as_the_reference_says():
     header = msgspec.json.decode(pods[28 : 28 + length])
     assert [each[:3] for each in header["columns"]] == [list(spec) for spec in frames.POD_COLUMNS]
     assert all(each[3] % 8 == 0 for each in header["columns"])
-    assert header["columns"][0] == ["name", "u32", 1, 0]
-    assert int.from_bytes(pods[28 + length : 32 + length], "little") == model.strings.index("p")
+    assert header["columns"][0] == ["name", "u32", 1, 0, "u8"]
+    assert pods[28 + length] == model.strings.index("p")
+
+
+@given(st.data())
+def test_columns_of_all_rows_take_the_smallest_type_and_come_back_as_they_were(data):
+    spec = data.draw(st.sampled_from(frames.POD_COLUMNS))
+    rows_of = data.draw(st.integers(0, 5))
+    dtype = frames.TYPES[spec.type]
+    if dtype.kind == "f":
+        value = st.floats(width=64, allow_nan=False) | st.integers(-(2**33), 2**33).map(float)
+    else:
+        value = st.integers(int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) | st.integers(0, 300)
+    value = value | st.just(0)
+    values = np.asarray(
+        data.draw(st.lists(value, min_size=rows_of, max_size=rows_of)), np.float64 if dtype.kind == "f" else dtype
+    )
+    columns = {**frames.empty(frames.POD_COLUMNS, rows_of), spec.name: values.astype(dtype)}
+
+    frame = read_frame(frames.table_frame("pods", columns, 1, 0.0))
+
+    for name, expected in columns.items():
+        np.testing.assert_array_equal(expected, frame.columns[name], name)
+        assert frame.columns[name].dtype == expected.dtype
+
+
+def test_a_column_that_is_the_same_in_all_rows_is_one_row():
+    columns = frames.empty(frames.NODE_COLUMNS, 1000)
+    columns["numa"][:] = [16, 16, 0, 0, 0, 0, 0, 0]
+    columns["created"][:] = np.arange(1000) + 1_800_000_000.0
+    data = frames.table_frame("nodes", columns, 1, 0.0)
+
+    header = read_frame(data).header["columns"]
+    assert {each[0]: each[4:] for each in header if each[0] in ("numa", "created")} == {
+        "numa": ["same"],
+        "created": ["u32"],
+    }
+    assert len(data) < 4_000 + 3_000

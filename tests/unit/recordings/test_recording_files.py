@@ -80,6 +80,10 @@ def test_lines_and_spans_come_out_as_they_were_written(tmp_path):
         assert list(recording.lines()) == history.lines
         assert list(recording.spans()) == [span]
         assert [each.line for each in recording.versions()] == list(range(len(history.lines)))
+        assert [recording.time_at(each.rv) for each in recording.versions()] == [
+            each.t for each in recording.versions()
+        ]
+        assert recording.time_at(history.rv + 1) == 0.0
         assert recording.meta.title == "a run"
 
 

@@ -64,6 +64,9 @@ def test_a_short_path_of_no_folder_is_refused(system, tmp_path):
 
 
 def test_a_system_without_prctl_is_no_error(monkeypatch):
-    monkeypatch.setattr(kernel.ctypes, "CDLL", lambda *_, **__: object())
+    asked = []
+    monkeypatch.setattr(kernel.ctypes, "CDLL", lambda *_, **__: asked.append("library") or object())
 
     kernel.end_with_parent()
+
+    assert ["library"] == asked

@@ -33,6 +33,8 @@ def test_no_other_body_is(sessions, body):
 @pytest.mark.parametrize("host", ["127.0.0.1:7170", "localhost:1", "[::1]:7170", "lab.example"])
 def test_a_known_host_may_be_named(sessions, host):
     sessions.check_host(host)
+    with pytest.raises(MisdirectedHost):
+        sessions.check_host(f"x{host}")
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:7170", "10.0.0.1"])
@@ -51,6 +53,8 @@ def test_without_the_cookie_nothing_is_answered(sessions, cookie):
 def test_reading_takes_the_cookie_alone(sessions):
     sessions.check("GET", HOST, COOKIE)
     sessions.check("GET", OWN, COOKIE, is_socket=True)
+    with pytest.raises(Forbidden):
+        sessions.check("POST", OWN, COOKIE)
 
 
 @pytest.mark.parametrize(

@@ -4,29 +4,30 @@ import {state} from 'keplab/state.js';
 
 /**
  * {value, error, loading, again}: what `load(rv)` answers; rv is undefined at the head of a live run. It is asked again when `keys`,
- * run or (in the past) version change, and every `every` seconds while live. After an error the last value stays.
+ * run or (in the past) version change, and every `every` seconds while live. After an error the last value stays. No answer is ever
+ * given for other keys or another run than those of this very call.
  * @param {(rv: number|undefined) => Promise<any>} load @param {any[]} keys @param {{every?: number, past?: boolean, when?: boolean}} how
  */
 export function useAnswer(load, keys, {every = 0, past = true, when = true} = {}) {
-  const [answer, setAnswer] = useState(/** @type {any} */ ({loading: true})), number = useRef(0), latest = useRef(load);
+  const [answer, setAnswer] = useState(/** @type {any} */ ({})), number = useRef(0), latest = useRef(load);
   latest.current = load;
-  const live = state.live.value, rv = state.rv.value, text = JSON.stringify(keys), run = state.run.value;
+  const live = state.live.value, rv = state.rv.value, run = state.run.value, of = JSON.stringify([run, keys]);
   const ask = () => {
     const mine = ++number.current;
-    return latest.current(live || !rv ? undefined : rv).then((value) => { if (mine === number.current) setAnswer({value}); }, (error) => { if (mine === number.current) setAnswer((before) => ({value: before.value, error})); });
+    return latest.current(live || !rv ? undefined : rv).then((value) => { if (mine === number.current) setAnswer({of, value}); }, (error) => { if (mine === number.current) setAnswer((before) => ({of, value: before.of === of ? before.value : undefined, error})); });
   };
-  useEffect(() => { if (!when) return undefined; setAnswer({loading: true}); ask(); return () => { number.current += 1; }; }, [text, run, when]);
+  useEffect(() => { if (!when) return undefined; setAnswer({of, loading: true}); ask(); return () => { number.current += 1; }; }, [of, when]);
   useEffect(() => {
     if (!when || live || !past) return undefined;
     const timer = setTimeout(ask, 120);
     return () => clearTimeout(timer);
-  }, [rv, live, text, run, when]);
+  }, [rv, live, of, when]);
   useEffect(() => {
     if (!when || !live || !every) return undefined;
     const timer = setInterval(() => { if (!document.hidden) ask(); }, every * 1000);
     return () => clearInterval(timer);
-  }, [live, every, text, run, when]);
-  return {...answer, again: ask};
+  }, [live, every, of, when]);
+  return {...(answer.of === of ? answer : {loading: true}), again: ask};
 }
 
 /** The width of an element, as it changes. @returns {[import('preact').RefObject<any>, number]} */

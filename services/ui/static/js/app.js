@@ -10,6 +10,11 @@ import {count, moment} from 'keplab/format.js';
 import {pages} from 'keplab/pages/index.js';
 
 const byId = new Map(pages.map((page) => [page.id, page]));
+/** A file may have a comparison alone, without a run to look at. */
+const hasRuns = () => !state.meta.value.replay || (state.meta.value.runs || []).length > 0;
+/** Whether a page has anything to show: a file says which of them have. */
+const isThere = (page) => (state.meta.value.replay ? (page.overlay || page.rail === false ? hasRuns() : (state.meta.value.pages || []).includes(page.id)) : true);
+const titleOf = (page) => (state.meta.value.replay && page.inFile) || page.title;
 
 /** Reads the address: `#/objects/pods?ns=shop`. */
 function readAddress() {
@@ -19,7 +24,7 @@ function readAddress() {
   if (text && !page && !text.startsWith('t=')) notify(`There is no page "${id}".`, 'bad');
   const query = Object.fromEntries(new URLSearchParams(more));
   batch(() => {
-    state.route.value = page && !page.overlay ? {id, path: rest, query} : {id: pages.find((each) => !each.overlay && each.id === 'cluster')?.id || pages[0].id, path: [], query: {}};
+    state.route.value = page && !page.overlay ? {id, path: rest, query} : {id: state.meta.peek().opens || 'cluster', path: [], query: {}};
   });
 }
 
@@ -48,15 +53,16 @@ function Connection() {
 
 function Top() {
   const meta = state.meta.value, runs = meta.runs || [], id = state.run.value, origin = originOf(id), about = runs.find((each) => each.id === id), title = about && about.kind !== 'live' && about.title !== runName(about) ? about.title : '';
+  const first = hasRuns() ? 'cluster' : meta.opens;
   return html`<header class="top">
-    <a class="brand" href="#/cluster" aria-label="keplab, to the cluster">keplab</a>
-    <label class="run" title=${title}><span class="word">run</span>
+    <a class="brand" href="#/${first}" aria-label="keplab, to the ${first === 'cluster' ? 'cluster' : 'comparison'}">keplab</a>
+    ${hasRuns() && html`<label class="run" title=${title}><span class="word">run</span>
       <select value=${id} onChange=${(event) => showRun(event.target.value)} aria-label="run">
         ${(runs.length ? runs : [{id: 'live', title: 'live'}]).map((each) => html`<option key=${each.id} value=${each.id}>${runName(each)}</option>`)}
       </select>${title && html`<span class="soft title">${title}</span>`}</label>
     <${Connection} />
     <span class="moment" title="version and time that are shown"><b class="rv">rv ${count(state.rv.value)}</b><span class="time">${moment(state.time.value, origin)}</span></span>
-    <${Search} />
+    <${Search} />`}${!hasRuns() && html`<span class="grow"></span>`}
     <button class="icon-button" aria-label="colours: ${state.themeChoice.value}" title="colours: ${state.themeChoice.value}" onClick=${() => runCommand('shell.theme')}>
       <${Icon} path=${state.theme.value === 'dark' ? 'M20 14.5A8 8 0 0 1 9.5 4 8 8 0 1 0 20 14.5Z' : 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8ZM12 2v2M12 20v2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M2 12h2M20 12h2M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4'} /></button>
     <button class="icon-button" aria-label="help" title="keys (?)" onClick=${() => runCommand('shell.help')}>?</button>
@@ -97,8 +103,8 @@ function Search() {
 function Rail() {
   const here = state.route.value.id;
   return html`<nav class="rail" aria-label="pages">
-    ${pages.filter((page) => !page.overlay && page.rail !== false).map((page) => html`<a key=${page.id} href="#/${page.id}" aria-current=${page.id === here ? 'page' : undefined} title="${page.title} (g ${page.key})">
-      <${Icon} path=${page.icon} /><span class="name">${page.title}</span></a>`)}
+    ${pages.filter((page) => !page.overlay && page.rail !== false && isThere(page)).map((page) => html`<a key=${page.id} href="#/${page.id}" aria-current=${page.id === here ? 'page' : undefined} title="${titleOf(page)} (g ${page.key})">
+      <${Icon} path=${page.icon} /><span class="name">${titleOf(page)}</span></a>`)}
   </nav>`;
 }
 
@@ -163,17 +169,17 @@ function App() {
   const main = useRef(/** @type {HTMLElement|null} */ (null));
   useEffect(() => register((page.commands || []).map((/** @type {any} */ command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
   useEffect(() => (overlay ? register((overlay.commands || []).map((/** @type {any} */ command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
-  useEffect(() => { document.title = `${page.title} · keplab`; }, [page.id]);
+  useEffect(() => { document.title = `${titleOf(page)} · ${state.meta.value.title || 'keplab'}`; }, [page.id]);
   const close = () => { state.overlay.value = ''; main.current?.focus(); };
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current?.focus(); }}>to the page</a>
-    <${Top} /><${Rail} />
+    <${Top} />${hasRuns() && html`<${Rail} />`}
     <main id="main" ref=${main} tabindex="-1" class=${`page-${page.id} ${overlay ? 'with-overlay' : ''}`}>
       <${Banner} />
       <${page.Component} key=${page.id} />
     </main>
     ${overlay && html`<aside class="overlay" aria-label=${overlay.title}><${overlay.Component} close=${close} /></aside>`}
-    <${Strip} />
+    ${hasRuns() && html`<${Strip} />`}
     <${Notice} />
     <div class="sr-only" aria-live="polite">${state.summary.value}</div>
     ${pending.value && html`<div class="pending" aria-hidden="true"><kbd>${pending.value}</kbd> …</div>`}
@@ -199,8 +205,8 @@ function theme() {
 
 function shellCommands() {
   const own = pages.flatMap((page) => (page.overlay
-    ? [{id: `${page.id}.toggle`, title: page.title, keys: [page.key], group: 'pages', run: () => { state.overlay.value = state.overlay.peek() === page.id ? '' : page.id; }}]
-    : [{id: `go.${page.id}`, title: `Go to ${page.title}`, keys: page.keys || [`g ${page.key}`], group: 'pages', run: () => go(page.id)}]));
+    ? [{id: `${page.id}.toggle`, title: page.title, keys: [page.key], group: 'pages', when: () => isThere(page), run: () => { state.overlay.value = state.overlay.peek() === page.id ? '' : page.id; }}]
+    : [{id: `go.${page.id}`, title: `Go to ${page.title}`, keys: page.keys || [`g ${page.key}`], group: 'pages', when: () => isThere(page), run: () => go(page.id)}]));
   register([
     ...own,
     {id: 'shell.palette', title: 'All commands', keys: ['Ctrl+Shift+P', 'Meta+Shift+P'], inFields: true, run: () => { state.overlay.value = 'palette'; }},
@@ -211,15 +217,15 @@ function shellCommands() {
       state.themeChoice.value = next;
       try { localStorage.setItem('keplab.theme', next); } catch { /* a file:// page may not keep it */ }
     }},
-    {id: 'shell.copy-moment', title: 'Copy the moment, run/arm/seed@rv', keys: ['c'], run: () => {
+    {id: 'shell.copy-moment', title: 'Copy the moment, run/arm/seed@rv', keys: ['c'], when: hasRuns, run: () => {
       const text = momentOf();
       navigator.clipboard?.writeText(text).then(() => notify(`Copied ${text}`), () => notify(text));
     }},
-    {id: 'time.play', title: 'Play or stop', keys: ['Space'], group: 'time', run: () => play(state.playing.peek() || state.live.peek() ? 0 : 1)},
-    {id: 'time.faster', title: 'Play ten times as fast', keys: ['>'], group: 'time', run: () => play((state.playing.peek() || 1) * 10)},
-    {id: 'time.slower', title: 'Play ten times slower', keys: ['<'], group: 'time', run: () => play((state.playing.peek() || 1) / 10)},
-    {id: 'time.head', title: 'To what is newest', keys: ['End'], group: 'time', run: () => { toHead(); }},
-    {id: 'time.start', title: 'To the beginning', keys: ['Home'], group: 'time', run: () => { seek(view.peek().history.peek().rv[0] || 0); }},
+    {id: 'time.play', title: 'Play or stop', keys: ['Space'], group: 'time', when: hasRuns, run: () => play(state.playing.peek() || state.live.peek() ? 0 : 1)},
+    {id: 'time.faster', title: 'Play ten times as fast', keys: ['>'], group: 'time', when: hasRuns, run: () => play((state.playing.peek() || 1) * 10)},
+    {id: 'time.slower', title: 'Play ten times slower', keys: ['<'], group: 'time', when: hasRuns, run: () => play((state.playing.peek() || 1) / 10)},
+    {id: 'time.head', title: 'To what is newest', keys: ['End'], group: 'time', when: hasRuns, run: () => { toHead(); }},
+    {id: 'time.start', title: 'To the beginning', keys: ['Home'], group: 'time', when: hasRuns, run: () => { seek(view.peek().history.peek().rv[0] || 0); }},
   ]);
 }
 
@@ -238,7 +244,7 @@ async function main() {
     const meta = await start();
     const first = meta.first || (meta.runs && meta.runs[0] && meta.runs[0].id) || 'live';
     if (source.kind === 'replay') state.connection.value = {kind: 'replay', since: 0, text: ''};
-    const opening = showRun(first);
+    const opening = hasRuns() ? showRun(first) : undefined;
     if (source.kind === 'replay') await opening;
   } catch (error) {
     state.connection.value = {kind: error.code === 401 ? 'refused' : 'stale', since: Date.now(), text: ''};
@@ -247,6 +253,7 @@ async function main() {
   window.addEventListener('hashchange', readAddress);
   readAddress();
   root.textContent = '';
+  root.classList.toggle('alone', !hasRuns());
   render(html`<${App} />`, root);
   performance.mark('keplab-interactive');
 }

@@ -3,7 +3,7 @@ import {batch} from '@preact/signals';
 import {View, views, view, state, notify} from 'keplab/state.js';
 import {LiveSource, ReplaySource} from 'keplab/source.js';
 import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
-import {markOf} from 'keplab/marks.js';
+import {markOf, withLengths} from 'keplab/marks.js';
 
 /** @type {LiveSource|ReplaySource} */
 export let source;
@@ -144,6 +144,7 @@ function addMarks(target, more) {
   if (!fresh.length) return;
   let next = all.concat(fresh);
   if (all.length && fresh[0].time < all[all.length - 1].time) next.sort((a, b) => a.time - b.time);
+  if (fresh.some((mark) => mark.kind === 'heal')) next = withLengths(next);
   if (next.length > 20000) next = next.slice(-20000);
   target.marks.value = next;
 }

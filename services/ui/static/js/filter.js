@@ -89,7 +89,13 @@ function test(term, table, strings) {
     const wanted = /^(yes|true|1)$/i.test(value) !== not;
     return key === 'ready' ? (row) => (columns.ready[row] === 1) === wanted : (row) => (columns.unschedulable[row] === 1) === wanted;
   }
-  const column = columns[COLUMN[key]], low = value.toLowerCase(), partly = sign === '~' || key === 'taint' || key === 'reason' || key === 'owner';
+  const column = columns[COLUMN[key]], low = value.toLowerCase();
+  if (key === 'role') {
+    // A role is what stands before its number, and 1 + the number, 0 where it has none.
+    const spelled = (row) => { const stem = strings[column[row]].toLowerCase(), number = columns.role_number[row]; return number ? `${stem}#${number - 1}` : stem; };
+    return (row) => (sign === '~' ? spelled(row).includes(low) : spelled(row) === low) !== not;
+  }
+  const partly = sign === '~' || key === 'taint' || key === 'reason' || key === 'owner';
   const holds = memo(strings, (number) => { const own = strings[number].toLowerCase(); return partly ? own.includes(low) : own === low; });
   return (row) => holds(column[row]) !== not;
 }

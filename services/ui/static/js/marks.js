@@ -3,12 +3,12 @@
 /** Kinds of marks, in the order of their tracks. */
 export const TRACKS = [
   {id: 'decision', title: 'decisions', kinds: ['bind', 'reject', 'nominate', 'victim', 'unbind', 'resize', 'failed']},
-  {id: 'fault', title: 'faults', kinds: ['fault', 'restart']},
+  {id: 'fault', title: 'faults, commands', kinds: ['fault', 'heal', 'restart', 'command']},
   {id: 'violation', title: 'violations', kinds: ['violation']},
   {id: 'pin', title: 'pins', kinds: ['pin']},
 ];
 /** Kinds that `.` and `,` stop at; decisions are too many for that. */
-export const STOPS = new Set(['fault', 'restart', 'violation', 'pin', 'failed', 'unbind', 'reject']);
+export const STOPS = new Set(['fault', 'heal', 'restart', 'command', 'violation', 'pin', 'failed', 'unbind', 'reject']);
 
 const DECISIONS = {
   'sched.attempt': (data) => (data.node ? ['bind', `→ ${data.node}`] : ['none', `${data.outcome || data.result || 'no node'}`]),
@@ -18,6 +18,27 @@ const DECISIONS = {
   'kubelet.unbind_call': (data) => ['unbind', `unbound ${data.reason || ''}`],
   'kubelet.resize': (data) => ['resize', `resize ${data.result || data.outcome || ''}`],
 };
+
+const BREAKS = new Set(['kill', 'pause', 'cut', 'slow', 'heal']);
+/** Faults that go on until they are healed. */
+const LASTING = new Set(['pause', 'cut', 'slow']);
+
+/**
+ * Marks in the order of time in which a fault has the length that it had: its end is where it was healed.
+ * @param {any[]} marks
+ */
+export function withLengths(marks) {
+  const open = new Map(), found = [];
+  for (const mark of marks) {
+    const key = `${mark.process}|${mark.what}`;
+    if (mark.kind === 'fault' && LASTING.has(mark.what)) { open.set(key, found.length); found.push(mark); continue; }
+    const at = mark.kind === 'heal' ? open.get(key) : undefined;
+    if (at === undefined) { found.push(mark); continue; }
+    open.delete(key);
+    found[at] = {...found[at], end: mark.time, open: false};
+  }
+  return found;
+}
 
 /** The mark of an event line, or null. @param {any} line */
 export function markOf(line) {
@@ -29,9 +50,17 @@ export function markOf(line) {
     const [kind, label] = decision({node: line.node, ...data});
     return {id, time, rv, kind, track: 'decision', label: `${name} ${label}`.trim(), process: line.comp, ref: line};
   }
-  if (line.ev === 'ui.command') return {id, time, rv, kind: 'fault', track: 'fault', label: `${data.action || ''} ${data.target || ''}`.trim(), process: data.target, end: data.for_s ? time + data.for_s : undefined, ref: line};
-  if (/^(fault|chaos)\./.test(line.ev)) return {id, time, rv, kind: 'fault', track: 'fault', label: `${data.action || line.ev.split('.')[1]} ${data.target || line.comp}`, process: data.target || line.comp, ref: line};
-  if (/\.(started|restart|restarted)$/.test(line.ev)) return {id, time, rv, kind: 'restart', track: 'fault', label: `${line.comp} started`, process: line.comp, ref: line};
+  if (line.ev === 'ui.command') {
+    // What breaks something is marked when the supervisor does it.
+    if (BREAKS.has(data.command)) return null;
+    return {id, time, rv, kind: 'command', track: 'fault', label: `${data.command || ''} ${data.target || [data.kind, data.namespace && `${data.namespace}/`, data.name].filter(Boolean).join(' ')}`.trim(), process: line.comp, ref: line};
+  }
+  if (line.ev === 'fault.heal') return {id, time, rv, kind: 'heal', track: 'fault', label: `${data.what || 'fault'} of ${data.target || line.comp} healed`, process: data.target || line.comp, what: data.what, ref: line};
+  if (/^(fault|chaos)\./.test(line.ev)) {
+    const what = data.what || data.action || line.ev.split('.')[1];
+    return {id, time, rv, kind: 'fault', track: 'fault', label: `${what} ${data.target || line.comp}`, process: data.target || line.comp, what, end: data.for_s ? time + data.for_s : undefined, open: LASTING.has(what) && !data.for_s, ref: line};
+  }
+  if (line.ev === 'proc.start') return {id, time, rv, kind: 'restart', track: 'fault', label: `${line.comp} started`, process: line.comp, ref: line};
   if (/violation/.test(line.ev)) return {id, time, rv, kind: 'violation', track: 'violation', label: data.message || line.ev, process: line.comp, ref: line};
   if (line.ev === 'store.commit' && data.phase === 'Failed') return {id, time, rv, kind: 'failed', track: 'decision', label: `${name} failed`, process: line.comp, ref: line};
   return null;

@@ -12,6 +12,8 @@ const HEADER_PX = 20, GROUP_GAP = 6;
 const MOST_SCALE = 40;
 const GOES = FLAG.terminating | FLAG.unbound;
 
+const VIEW_SCALE = 4;
+
 /** What a node's block shows, by mode: 'pods' are pixels of phases; others are one colour from 0 to 1, or null for none. */
 export const MODES = {
   phase: {title: 'pods by phase', pods: true},
@@ -20,11 +22,21 @@ export const MODES = {
   count: {title: 'pods of allowed pods', of: (c, row) => share(c.req_pods[row], c.pods[row])},
   devices: {title: 'devices used', of: (c, row) => (c.devices[row] ? share(c.used_devices[row], c.devices[row]) : null)},
   numa: {title: 'NUMA fragmentation', of: fragmentation},
+  view: {title: 'scheduler’s view − kubelet’s view', most: `≥ ${100 / VIEW_SCALE} %`, of: viewGap},
   failed: {title: 'share of failed pods', of: (c, row) => { const at = row * 5, all = c.phases[at] + c.phases[at + 1] + c.phases[at + 2] + c.phases[at + 3] + c.phases[at + 4]; return all ? c.phases[at + 3] / all : null; }},
   pending: {title: 'share of pending pods', of: (c, row) => { const at = row * 5, all = c.phases[at] + c.phases[at + 1] + c.phases[at + 2] + c.phases[at + 3] + c.phases[at + 4]; return all ? c.phases[at] / all : null; }},
-  age: {title: 'age of the node', of: (c, row, all) => (all.newest > all.oldest ? (all.newest - c.created[row]) / (all.newest - all.oldest) : 0)},
-  taint: {title: 'tainted', of: (c, row) => (c.taints[row] ? 1 : 0)},
+  age: {title: 'age of the node', most: 'most', of: (c, row, all) => (all.newest > all.oldest ? (all.newest - c.created[row]) / (all.newest - all.oldest) : 0)},
+  taint: {title: 'tainted', most: 'yes', of: (c, row) => (c.taints[row] ? 1 : 0)},
 };
+
+/**
+ * How far apart the scheduler's and the kubelet's sums of a node are: the larger of CPU and memory, as a share of what is allocatable,
+ * made four times as large, because differences are small. @param {any} c @param {number} row
+ */
+export function viewGap(c, row) {
+  if (!c.cpu_m[row]) return null;
+  return Math.min(1, VIEW_SCALE * Math.max(Math.abs(c.req_cpu_m[row] - c.held_cpu_m[row]) / c.cpu_m[row], c.mem[row] ? Math.abs(c.req_mem[row] - c.held_mem[row]) / c.mem[row] : 0));
+}
 
 function share(part, whole) { return whole ? part / whole : null; }
 

@@ -3,6 +3,9 @@ import {html, useEffect, useRef, useState} from 'keplab/html.js';
 
 const ROW = 24;
 
+/** A place for a table that may be wider than the page: scrolled by keys as well. */
+export const Wide = ({label, children}) => html`<div class="scroll-x" role="region" aria-label=${label} tabindex="0">${children}</div>`;
+
 /**
  * columns: [{id, title, num?, width?, cell: (row) => text or markup, sort?: (row) => value}]. rows: any list; key(row): its identity.
  * onPick(row): Enter or click. `sorted`: [column id, 1 or -1] to begin with; null keeps the order given.

@@ -152,7 +152,7 @@ function processTrack(pen, of, name, x, from, to, width, y, height, colours) {
 }
 
 const timeOf = (line) => line.t ?? (line.mono_ns || 0) / 1e9;
-const COLOUR = {bind: 'running', none: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', restart: 'soft', violation: 'failed', pin: 'accent'};
+const COLOUR = {bind: 'running', none: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', heal: 'running', command: 'accent', restart: 'soft', violation: 'failed', pin: 'accent'};
 
 function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places, full) {
   const all = of.marks.value, middle = y + height / 2;
@@ -162,7 +162,7 @@ function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places
   for (let i = start; i < all.length && all[i].time <= to; i++) {
     const mark = all[i];
     if (full ? (mark.track || mark.kind) !== row.id : !STOPS.has(mark.kind)) continue;
-    const at = x(mark.time), end = mark.end ? x(mark.end) : at;
+    const at = x(mark.time), end = mark.open ? x(of.head.value.time) : mark.end ? x(mark.end) : at;
     if (end < 0) continue;
     // Where decisions are dense, one of each kind a pixel is enough.
     const key = `${Math.round(at)}|${mark.kind}`;

@@ -12,7 +12,7 @@
 
 const KIND = {dict: 1, nodes: 2, pods: 3, delta: 4, lines: 5, rates: 6, pools: 7, job: 8, alarm: 9, gap: 10};
 const NAMES = Object.fromEntries(Object.entries(KIND).map(([name, number]) => [number, name]));
-const TYPES = {u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f32: Float32Array, f64: Float64Array};
+const TYPES = {i8: Int8Array, u8: Uint8Array, i16: Int16Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f32: Float32Array, f64: Float64Array};
 const HEAD = 24;
 const IN_GROUP = 1, REPLACES = 2;
 const CACHED_SEGMENTS = 6;
@@ -32,14 +32,21 @@ function decode(buffer, start = 0, length = buffer.byteLength - start) {
   return {kind, flags, rows, rv, time, header, buffer, data: start + data};
 }
 
-/** The columns of a frame as arrays; views when they are aligned, else copies. */
+/**
+ * The columns of a frame as arrays; views when they are aligned and stored as their type, else copies. A column may be stored in a
+ * smaller type, or be one row of values that all rows have ('same').
+ */
 function columnsOf(frame) {
   const found = {};
-  for (const [name, type, width, offset] of frame.header.columns) {
-    const Type = TYPES[type];
-    if (!Type) throw new Error(`column ${name} has the unknown type ${type}`);
-    const at = frame.data + offset, count = frame.rows * width;
-    found[name] = at % Type.BYTES_PER_ELEMENT === 0 ? new Type(frame.buffer, at, count) : new Type(frame.buffer.slice(at, at + count * Type.BYTES_PER_ELEMENT));
+  for (const [name, type, width, offset, narrow] of frame.header.columns) {
+    const Type = TYPES[type], Stored = !narrow || narrow === 'same' ? Type : TYPES[narrow];
+    if (!Type || !Stored) throw new Error(`column ${name} has the unknown type ${Type ? narrow : type}`);
+    const at = frame.data + offset, count = frame.rows * width, stored = narrow === 'same' ? width : count;
+    const values = at % Stored.BYTES_PER_ELEMENT === 0 ? new Stored(frame.buffer, at, stored) : new Stored(frame.buffer.slice(at, at + stored * Stored.BYTES_PER_ELEMENT));
+    if (narrow === 'same') {
+      const all = found[name] = new Type(count);
+      if (width === 1) all.fill(values[0]); else for (let i = 0; i < count; i += width) all.set(values, i);
+    } else found[name] = narrow ? new Type(values) : values;
   }
   return found;
 }
@@ -66,7 +73,7 @@ class Model {
 
   replace(name, frame) {
     const columns = columnsOf(frame), table = {rows: frame.rows, schema: frame.header.columns.map(([n, t, w]) => [n, t, w]), columns: {}};
-    for (const key in columns) table.columns[key] = columns[key].slice();  // deltas are written into it
+    for (const key in columns) table.columns[key] = columns[key].buffer === frame.buffer ? columns[key].slice() : columns[key];  // deltas are written into it
     this.tables[name] = table;
   }
 

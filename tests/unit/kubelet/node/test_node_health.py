@@ -2,6 +2,7 @@
 
 import pytest
 
+from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import RUNTIME_DOWN, NodeHealth, parse_node_faults, pleg_stuck
 from kubelet.node.status import NodeReport
 from kubelet.runtime.script import NETWORK_DOWN, StartFault
@@ -100,3 +101,17 @@ def test_pods_may_have_what_is_not_reserved_and_lies_above_thresholds_that_are_s
 def test_what_cannot_be_reserved_is_refused(a_node):
     with pytest.raises(ValueError, match="kubeReserved: 'gpu', want one of cpu, memory, ephemeral-storage"):
         a_node(kubeReserved={"gpu": "1"})
+
+
+def test_a_condition_that_was_given_without_a_time_gets_one_and_turns_nothing():
+    report = report_of(NodeDefinition(name="n1"))
+    report.seen("Ready", "True", "")
+    report.seen("DiskPressure", "False", "2020-01-01T00:00:00Z")
+
+    first, later = (
+        {c["type"]: c["lastTransitionTime"] for c in report.status(at)["conditions"]} for at in (60.0, 90.0)
+    )
+
+    assert (first["Ready"], later["Ready"]) == ("1970-01-01T00:01:00Z", "1970-01-01T00:01:00Z")
+    assert first["DiskPressure"] == "2020-01-01T00:00:00Z"
+    assert "NodeReady" not in [reason for reason, _ in report.news]

@@ -1,9 +1,11 @@
 """What the runtime of a node holds when nothing is known of it but what the statuses of its pods report."""
 
+import json
+
 import pytest
 
 from kubelet.runtime.records import ContainerRecord
-from kubelet.runtime.reported import reported_record
+from kubelet.runtime.reported import BEGAN, reported_record, taken_over
 
 BASE_S = 1_767_225_600.0
 """2026-01-01T00:00:00Z: when the node's own clock was at zero."""
@@ -103,3 +105,33 @@ def test_what_a_status_says_of_a_size_counts_before_what_the_pod_asks_for(a_pod)
     assert {name: each.requests for name, each in found.allocated.containers.items()} == {
         "main": {"cpu": "250m"}, "other": {"cpu": "1"},
     }  # fmt: skip
+
+
+def imported(a_pod, reported, status=None, **pod):
+    annotations = {BEGAN: reported if isinstance(reported, str) else json.dumps(reported)}
+    status = {"phase": "Pending", "bindingGeneration": 0, **(status or {})}
+    return taken_over(a_pod(metadata={"annotations": annotations}, status=status, **pod))
+
+
+def test_a_pod_that_was_imported_while_it_ran_has_the_status_that_was_reported_of_it(a_pod):
+    found = imported(a_pod, {"startTime": at(5), "containerStatuses": [running(since=10, restarts=3)]})
+
+    assert (found.status.start_time, found.status.container_statuses[0].restart_count) == (at(5), 3)
+    assert found.status.phase == "Pending", "the API server shows what it shows"
+
+
+@pytest.mark.parametrize(
+    ("reported", "status", "pod"),
+    [
+        ({"containerStatuses": [running()]}, {"phase": "Running", "startTime": at(1)}, {}),
+        ({"containerStatuses": [running()]}, {"phase": "Pending", "bindingGeneration": 2}, {}),
+        ({"containerStatuses": [running()]}, {"phase": "Failed"}, {}),
+        ({"containerStatuses": [running()]}, None, {"spec": {"resourceClaims": [{"name": "gpu"}]}}),
+        ({"containerStatuses": [{**running(), "state": {"running": {"startedAt": "soon"}}}]}, None, {}),
+        ("{", None, {}),
+        ("[]", None, {}),
+    ],
+    ids=["reported here already", "bound again", "over", "with claims", "no time", "no JSON", "no object"],
+)
+def test_what_cannot_be_taken_over_starts_anew(a_pod, reported, status, pod):
+    assert imported(a_pod, reported, status, **pod) is None

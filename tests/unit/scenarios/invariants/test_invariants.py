@@ -520,3 +520,26 @@ def test_i15_the_error_that_ends_a_stream_is_no_part_of_the_state_it_did_not_get
     log.add("watch.event", comp="apiserver", rv=0, data={"watch": 1, "resource": "pods", "type": kind})
 
     assert _judge(log) == found
+
+
+def _audited(log):
+    auditor = Auditor(Switches.parse(()))
+    for line in log.lines:
+        auditor.take(line)
+    return auditor
+
+
+def test_what_a_write_past_admission_breaks_is_by_hand_and_not_counted():
+    """Simulator 5.3."""
+    log = Log().commit(kind="ADDED", verb="create").commit(verb="update", sub="raw", node="n1")
+    log.started("n1", 0)
+    other = POD | {"name": "q", "uid": "u2"}
+
+    by_hand = _audited(log)
+    both = _audited(log.commit(kind="ADDED", verb="create", obj=other).commit(sub="status", obj=other, node="n9"))
+
+    assert {v.invariant for v in by_hand.violations} >= {"I2"}
+    assert (by_hand.count, by_hand.by_hand) == (0, len(by_hand.violations))
+    counted = [v for v in both.violations if not v.by_hand]
+    assert ({v.objects for v in counted}, {v.invariant for v in counted}) == ({("Pod default/q",)}, {"I2", "I24"})
+    assert both.count == len(counted)

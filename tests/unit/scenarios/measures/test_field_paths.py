@@ -27,7 +27,8 @@ from services.scenarios.measures.expression import compiled
     ],
 )
 def test_what_an_object_can_have_may_be_named(text):
-    compiled(text)
+    found = compiled(text)
+    assert found.at_end | found.created | found.events
 
 
 @pytest.mark.parametrize(
@@ -74,4 +75,4 @@ def test_all_mistakes_are_named_in_their_order():
 
 def test_every_kind_that_can_be_named_has_its_metadata():
     for each in resources().values():
-        compiled(f"{each.plural}.filter(o, o.metadata.uid == '').size()")
+        assert {each.plural} == compiled(f"{each.plural}.filter(o, o.metadata.uid == '').size()").at_end

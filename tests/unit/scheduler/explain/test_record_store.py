@@ -4,7 +4,7 @@ import json
 
 from scheduler.explain import record_store
 from scheduler.explain.record_store import SimulatorRecords
-from scheduler.explain.record_text import HISTORY, PREFIX
+from scheduler.explain.record_text import HISTORY, PREFIX, TRUNCATED
 from scheduler.framework.status import SUCCESS
 
 
@@ -112,3 +112,41 @@ def test_an_answer_that_is_repeated_is_kept_once():
 
     assert len(found) == 50
     assert records._size < 20_000
+
+
+def test_attempts_that_fail_alike_take_next_to_nothing_each():
+    records = SimulatorRecords()
+    for _ in range(2_000):
+        records.asked("u", "filter", "http://e", {"Error": ""})
+        records.keep("u", answers(**{"prefilter-result-status": {"Fit": "too large"}}))
+        records.close("u")
+
+    assert records._size < 2_000 * 200
+    first, *_, last = json.loads(records.whole("u")[HISTORY])
+    assert first == last
+    assert last[PREFIX + "prefilter-result-status"] == '{"Fit":"too large"}'
+
+
+def test_answers_of_extenders_count_and_a_pod_that_is_forgotten_takes_its_share_along(monkeypatch):
+    monkeypatch.setattr(record_store, "KEPT_MAX_BYTES", 100_000)
+    records = SimulatorRecords()
+    for number in range(50):
+        nodes = {"Nodes": {f"n{each * each * (number + 1)}": each for each in range(1_000)}}
+        records.asked(f"u{number}", "filter", "http://e", nodes)
+        records.keep(f"u{number}", answers())
+
+    assert records._size <= 100_000
+    assert [records.is_known(f"u{number}") for number in (0, 49)] == [False, True]
+    assert records._size == sum(known.size for known in records._known.values())
+    assert len(json.loads(records.whole("u49")[PREFIX + "extender-filter-result"])["http://e"]["Nodes"]) == 1_000
+
+
+def test_the_keys_are_those_of_the_texts_while_an_attempt_goes_on_and_after_it():
+    records = SimulatorRecords()
+    records.custom("u", "example.com/a", "x")
+    records.asked("u", "filter", "http://e", {"Error": ""})
+    records.keep("u", answers())
+
+    assert records.keys("u") == {*records.whole("u"), TRUNCATED}
+    records.close("u")
+    assert records.keys("u") == {*records.whole("u"), TRUNCATED}

@@ -7,6 +7,7 @@ import {parseFilter} from 'keplab/filter.js';
 import {VirtualTable} from 'keplab/table.js';
 import {cividis} from 'keplab/colours.js';
 import {PHASES, POOLS, FLAG} from 'keplab/columns.js';
+import {allocations, cpuNumbers} from 'keplab/cpus.js';
 import {count, cpu, memory, age, percent} from 'keplab/format.js';
 import {source} from 'keplab/engine.js';
 
@@ -45,7 +46,7 @@ function Legend({counts}) {
   const m = MODES[mode.value];
   return html`<div class="legend">
     ${m.pods ? PHASES.map((phase, at) => html`<span key=${phase} class="phase phase-${phase}">${phase} <b>${count(counts.phases[at])}</b></span>`)
-      : html`<span class="scale"><span>0</span><span class="bar" aria-hidden="true" style=${{background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((t) => `rgb(${cividis(t).join(' ')})`).join(', ')})`}}></span><span>${['age', 'taint'].includes(mode.value) ? 'most' : '100 %'}</span></span>`}
+      : html`<span class="scale"><span>0</span><span class="bar" aria-hidden="true" style=${{background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((t) => `rgb(${cividis(t).join(' ')})`).join(', ')})`}}></span><span>${m.most || '100 %'}</span></span>`}
     ${m.pods && html`<span class="phase phase-Terminating">terminating, unbound</span>`}
     <span class="soft">◌ hatched: not ready ${count(counts.nodes - counts.ready)}</span><span class="soft">⌧ dotted: cordoned ${count(counts.cordoned)}</span>
     <span class="grow"></span><b class="counter">${count(counts.nodes)} nodes, ${count(counts.pods)} pods</b>
@@ -164,9 +165,39 @@ function Bar({label, part, whole, show = count, sign = ''}) {
     <span class="figure">${show(part)}/${show(whole)}${sign}</span></div>`;
 }
 
+/** What the scheduler counts and what the kubelet holds, where that is not the same. */
+function Views({cpus, sizes}) {
+  const parts = [[cpus, cpu, 'cpu'], [sizes, memory, 'memory']].filter(([[counted, held]]) => counted !== held).map(([[counted, held], show, what]) => `${what} ${show(counted)} − ${show(held)}`);
+  return html`<p class="soft views" title="requests that the scheduler counts − what the kubelet has allocated to pods that it has seen">scheduler − kubelet: ${parts.length ? html`<b>${parts.join(', ')}</b>` : 'the same'}</p>`;
+}
+
+/** The CPUs that containers have to themselves, as cells and in words. */
+function CpuSets({own, given, most}) {
+  const {pods, strings} = state.columns.value, p = pods.columns, of = new Map(), words = [];
+  for (const row of own) {
+    const key = `${strings[p.ns[row]]}/${strings[p.name[row]]}`, found = given.get(key);
+    if (!found) continue;
+    for (const [container, set] of Object.entries(found.cpus)) {
+      words.push([`${key} ${container}`, `${set}${found.numas.length ? `, memory of NUMA ${found.numas.join(', ')}` : ''}`]);
+      for (const number of cpuNumbers(set)) of.set(number, `${key} ${container}`);
+    }
+    if (!Object.keys(found.cpus).length) words.push([key, `memory of NUMA ${found.numas.join(', ')}`]);
+  }
+  if (!words.length) return null;
+  const cells = Math.min(512, Math.max(most, ...[...of.keys()].map((number) => number + 1)));
+  return html`<h3>CPU sets</h3>${of.size > 0 && html`<div class="cpus" role="img" aria-label="${of.size} CPUs of containers alone, of ${cells}">${Array.from({length: cells}, (_, number) => html`<span key=${number} class=${of.has(number) ? 'taken' : ''} title=${`CPU ${number}: ${of.get(number) || 'shared'}`}></span>`)}</div>`}
+    <dl class="pairs sets">${words.map(([who, set]) => html`<dt key=${`${who}t`} class="wrap">${who}</dt><dd key=${who} class="mono">${set}</dd>`)}</dl>`;
+}
+
+/** What containers of a node's pods have to themselves at the moment that is shown. */
+function useAllocations(node) {
+  const lines = state.lines.value, until = state.live.value ? Infinity : state.time.value;
+  return useMemo(() => (node ? allocations(lines, node, until + 1e-6) : new Map()), [lines, node, until]);
+}
+
 /** What a node has and what is asked of it; its pods. */
 function NodeCard({name}) {
-  const {nodes, pods, strings} = state.columns.value, row = rowOf('nodes', '', name);
+  const {nodes, pods, strings} = state.columns.value, row = rowOf('nodes', '', name), given = useAllocations(name);
   if (row < 0) return html`<p class="empty">Node ${name} is not there at this version.</p>`;
   const c = nodes.columns, p = pods.columns, own = [];
   for (let each = 0; each < pods.rows; each++) if (p.name[each] && p.node[each] === row) own.push(each);
@@ -185,6 +216,8 @@ function NodeCard({name}) {
     ${c.devices[row] > 0 && html`<${Bar} label="devices" part=${c.used_devices[row]} whole=${c.devices[row]} />`}
     ${numa.map((k) => html`<${Bar} key=${k} label="NUMA ${k}" part=${c.numa_req[row * 8 + k] * 1000} whole=${c.numa[row * 8 + k] * 1000} show=${cpu} />`)}
     ${torn !== null && numa.length > 1 && html`<p class="soft">free cores are torn to ${percent(torn, 1)}</p>`}
+    <${Views} cpus=${[c.req_cpu_m[row], c.held_cpu_m[row]]} sizes=${[c.req_mem[row], c.held_mem[row]]} />
+    <${CpuSets} own=${own} given=${given} most=${Math.round(c.cpu_m[row] / 1000)} />
     <p class="facts">${phases.map((number, at) => (number ? html`<span key=${at} class="phase phase-${PHASES[at]}">${PHASES[at]} ${number}</span>` : ''))}</p>
     <p class="actions"><button class="small" onClick=${() => run('cluster.zoom-to')}>zoom to it</button> <a class="button small" href="#/objects/nodes/-/${encodeURIComponent(name)}">document</a></p>
     <h3>${count(own.length)} pods</h3>
@@ -203,13 +236,14 @@ function PodCard({ns, name}) {
   const {pods, nodes, strings} = state.columns.value, row = rowOf('pods', ns, name), rv = state.rv.value;
   const [document, setDocument] = useState(/** @type {any} */ (null));
   const flags = row >= 0 ? pods.columns.flags[row] : 0, phase = row >= 0 ? pods.columns.phase[row] : 0, at = row >= 0 ? pods.columns.node[row] : -1;
+  const node = at >= 0 ? strings[nodes.columns.name[at]] : '', given = useAllocations(node);
   useEffect(() => {
     let current = true;
     source.object('pods', ns, name, state.live.peek() ? undefined : rv, state.run.peek()).then((found) => { if (current) setDocument(found.document); }, () => { if (current) setDocument(null); });
     return () => { current = false; };
   }, [ns, name, phase, at, flags, state.live.value ? 0 : rv]);
   if (row < 0) return html`<p class="empty">Pod ${ns}/${name} is not there at this version.</p>`;
-  const c = pods.columns, node = at >= 0 ? strings[nodes.columns.name[at]] : '';
+  const c = pods.columns, held = given.get(`${ns}/${name}`);
   const words = Object.entries({terminating: 'terminating', nominated: 'nominated', resizePending: 'resize pending', excluded: 'excluded', group: 'in a group', unbound: 'was unbound before'}).filter(([key]) => flags & FLAG[key]).map((each) => each[1]);
   const statuses = new Map((document?.status?.containerStatuses || []).map((each) => [each.name, each]));
   return html`<section class="card" aria-label="pod ${name}">
@@ -221,13 +255,14 @@ function PodCard({ns, name}) {
       ${c.nominated[row] >= 0 && html`<dt>nominated</dt><dd>${strings[nodes.columns.name[c.nominated[row]]]}</dd>`}
       ${c.owner[row] ? html`<dt>owner</dt><dd>${strings[c.owner[row]]}</dd>` : ''}
       <dt>priority</dt><dd>${c.priority[row]}</dd><dt>requests</dt><dd>cpu ${cpu(c.cpu_m[row])}, memory ${memory(c.mem[row])}</dd>
+      ${node && (c.held_cpu_m[row] !== c.cpu_m[row] || c.held_mem[row] !== c.mem[row]) && PHASES[phase] !== 'Succeeded' && PHASES[phase] !== 'Failed' && html`<dt>kubelet holds</dt><dd>${c.held_cpu_m[row] || c.held_mem[row] ? `cpu ${cpu(c.held_cpu_m[row])}, memory ${memory(c.held_mem[row])}` : 'nothing yet'}</dd>`}
       <dt>age</dt><dd>${age(now() - c.created[row])}</dd>
       ${c.reason[row] ? html`<dt>reason</dt><dd class="wrap">${strings[c.reason[row]]}</dd>` : ''}
     </dl>
     ${document && html`<h3>containers</h3><ul class="containers">${[...(document.spec?.initContainers || []), ...(document.spec?.containers || [])].map((each) => {
       const status = statuses.get(each.name), requests = each.resources?.requests || {}, has = status?.allocatedResources || status?.resources?.requests;
       return html`<li key=${each.name}><b>${each.name}</b> <span class="soft">${status ? Object.keys(status.state || {})[0] || 'waiting' : 'not started'}${status?.restartCount ? `, ${status.restartCount} restarts` : ''}</span>
-        <div class="soft wrap">${Object.entries(requests).map(([key, value]) => `${key} ${value}`).join(', ') || 'no requests'}${has && JSON.stringify(has) !== JSON.stringify(requests) ? ` → allocated ${Object.entries(has).map(([key, value]) => `${key} ${value}`).join(', ')}` : ''}${(each.resources?.claims || []).map((claim) => `, claim ${claim.name}`).join('')}${(status?.allocatedResourcesStatus || []).flatMap((one) => (one.resources || []).map((device) => `, ${device.resourceID}${device.health ? ` (${device.health})` : ''}`)).join('')}</div></li>`;
+        <div class="soft wrap">${Object.entries(requests).map(([key, value]) => `${key} ${value}`).join(', ') || 'no requests'}${has && JSON.stringify(has) !== JSON.stringify(requests) ? ` → allocated ${Object.entries(has).map(([key, value]) => `${key} ${value}`).join(', ')}` : ''}${(each.resources?.claims || []).map((claim) => `, claim ${claim.name}`).join('')}${(status?.allocatedResourcesStatus || []).flatMap((one) => (one.resources || []).map((device) => `, ${device.resourceID}${device.health ? ` (${device.health})` : ''}`)).join('')}${held?.cpus[each.name] ? `, CPUs ${held.cpus[each.name]} alone` : ''}</div></li>`;
     })}</ul>`}
     <p class="actions"><button class="small" onClick=${() => run('pod.toggle') || run('explain.toggle')}>explain <kbd>x</kbd></button> <a class="button small" href="#/objects/pods/${encodeURIComponent(ns)}/${encodeURIComponent(name)}">document</a></p>
   </section>`;
@@ -255,6 +290,7 @@ function Table() {
     {id: 'failed', title: 'Failed', num: true, cell: (row) => String(n.phases[row * 5 + 3]), sort: (row) => n.phases[row * 5 + 3]},
     {id: 'devices', title: 'Devices', num: true, cell: (row) => (n.devices[row] ? `${n.used_devices[row]}/${n.devices[row]}` : '–'), sort: (row) => n.devices[row]},
     {id: 'numa', title: 'NUMA torn', num: true, cell: (row) => { const t = fragmentation(n, row); return t === null ? '–' : percent(t, 1); }, sort: (row) => fragmentation(n, row) ?? -1},
+    {id: 'view', title: 'Sched. − kubelet', num: true, cell: (row) => { const gap = n.req_cpu_m[row] - n.held_cpu_m[row]; return gap ? `${gap < 0 ? '−' : ''}${cpu(Math.abs(gap))}` : '0'; }, sort: (row) => n.req_cpu_m[row] - n.held_cpu_m[row]},
     {id: 'taints', title: 'Taints', width: 'minmax(90px, 2fr)', cell: (row) => strings[n.taints[row]]},
   ];
   const ofPods = [

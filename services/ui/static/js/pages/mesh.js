@@ -138,11 +138,11 @@ function Counter({found}) {
   const now = found.at ?? state.head.value.time, known = new Map();
   for (const fault of (found.alarms?.faults || [])) known.set(`${fault.target}|${fault.action}|${fault.at}`, fault);
   for (const alarm of state.alarms.value) if (alarm.alarm === 'fault') known.set(`${alarm.target}|${alarm.action}|${alarm.at}`, alarm);
-  const faults = [...known.values()].sort((a, b) => b.at - a.at), violations = state.alarms.value.filter((alarm) => alarm.alarm === 'violation'), total = found.alarms?.violations ?? violations.length;
+  const faults = [...known.values()].sort((a, b) => b.at - a.at), violations = state.alarms.value.filter((alarm) => alarm.alarm === 'violation'), total = found.alarms?.violations ?? violations.filter((each) => !each.by_hand).length;
   const since = (value, fault) => (value === null || value === undefined ? html`<span class="soft">not yet (${span(Math.max(0, now - fault.at))})</span>` : span(value));
   if (!faults.length && !found.alarms) return null;
   return html`<section class="panel counter" aria-label="alarms"><header class="toolbar"><h2>Alarms</h2><span class=${total ? 'bad' : 'good'}>${count(total)} ${total === 1 ? 'violation' : 'violations'} of invariants</span>${found.alarms && !found.alarms.judged && html`<span class="soft">not judged: ${found.alarms.why_not}</span>`}</header>
-    ${violations.slice(-5).map((each, at) => html`<p key=${at} class="bad wrap">${each.invariant} ${each.message || each.text || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
+    ${violations.slice(-5).map((each, at) => html`<p key=${at} class=${each.by_hand ? 'soft wrap' : 'bad wrap'}>${each.by_hand ? 'by hand: ' : ''}${each.invariant} ${each.detail || each.message || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
     ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${span(fault.at)}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
 

@@ -1,7 +1,10 @@
-"""The page, the picture and the texts of a comparison are made of its document alone, and say the same."""
+"""The page, the picture and the texts of a comparison are made of its document alone, and say the same.
+
+How the page draws is tried in tests/browser/test_comparison.py; here is what it is given."""
 
 import csv
 import io
+import json
 import re
 
 import msgspec
@@ -10,11 +13,12 @@ import pytest
 from services.experiments.axis import TICKS_MAX, ticks, time_ticks
 from services.experiments.bands import POINTS, bands_of, thinned
 from services.experiments.document import read_document
-from services.experiments.page import page
 from services.experiments.picture import picture
+from services.experiments.plain import plain
 from services.experiments.plots import DASHES, SIGNS, Frame
+from services.experiments.shown import page_document, shown
 from services.experiments.style import COMPONENTS, GRAPHICS, LINE, PAPER, STYLE, TEXTS
-from services.experiments.views import csv_rows, markdown, text
+from services.experiments.views import csv_rows, markdown, table, text
 from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of
 
 HOSTILE = "<b>&'\"|`"
@@ -48,14 +52,14 @@ def test_every_view_is_made_of_the_document_that_was_kept():
     made = a_comparison()
     kept = read_document(msgspec.json.encode(made), "x.json")
 
-    for view in (page, picture, markdown, csv_rows, text):
+    for view in (page_document, plain, picture, markdown, csv_rows, text):
         assert view(kept) == view(made)
 
 
 def test_every_view_has_the_result_and_the_command():
     made = a_comparison()
 
-    for view in (page, markdown, text):
+    for view in (plain, markdown, text, lambda made: json.dumps(page_document(made), ensure_ascii=False)):
         assert "no pod failed: median 0 instead of 570.5 with fail" in view(made)
         assert "keplab compare s.txt --arm fail --arm unbind" in view(made)
         assert "c0ffeec0ffee" in view(made)
@@ -63,17 +67,63 @@ def test_every_view_has_the_result_and_the_command():
         assert "2 CPUs, Python 3.11.7" in view(made)
 
 
-def test_the_page_stands_by_itself_and_escapes_what_came_from_a_cluster():
+def test_the_page_has_the_figures_of_the_table_word_by_word():
+    made = a_comparison()
+    heading, rows = table(made, made.measures)
+    said = [
+        [measure.label, *row.values, found.text, found.seeds + (f", {found.judged}" if found.judged else "")]
+        for measure, row in zip(made.measures, shown(made).rows, strict=True)
+        for found in row.differences
+    ]
+
+    assert rows == said
+    assert ["", "fail", "unbind", "unbind − fail", "seeds"] == heading
+
+
+def test_the_page_says_what_a_terminal_says_beside_the_figures():
+    made = a_comparison()
+    found = shown(made)
+
+    assert "1,140 pods differ, matched by owner and order of creation." == found.pods
+    assert ["about <it>"] == found.about
+    assert "Scenario s <1>, simulated in virtual time, 2 seeds an arm." == found.note
+    assert "95 % bootstrap interval" in found.note_of_seeds
+    assert ["pods_failed"] == found.first
+    assert [f"{name}: {what}" for name, what in found.where] == text(made).splitlines()[-len(found.where) - 1 : -1]
+    assert "" == shown(compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))).note_of_seeds
+
+
+def test_a_difference_is_judged_where_it_is_clear_and_has_its_sign_test():
+    better, unclear = (
+        shown(compared(seeds_of(first, other))).rows[0].differences[0]
+        for first, other in (([9, 8, 9, 8, 9, 8], [1, 1, 1, 1, 1, 1]), ([1, 2, 1, 2, 1, 2], [2, 1, 2, 1, 2, 1]))
+    )
+
+    assert (True, "better", "lower in 6 of 6", "p = 0.031") == (
+        better.is_clear, better.judged, better.seeds, better.p
+    )  # fmt: skip
+    assert (False, "") == (unclear.is_clear, unclear.judged)
+
+
+def test_long_lists_of_problems_are_cut_and_counted():
+    runs = [a_failed_run(arm, seed, f"line {seed}") for seed in range(30) for arm in ("fail", "unbind")]
+    found = shown(compared(runs))
+
+    assert (40, 20) == (len(found.problems), found.problems_left)
+    assert "fail, seed 0: line 0" == found.problems[0]
+
+
+def test_what_is_read_without_scripts_escapes_what_came_from_a_cluster():
     runs = [a_run(arm, 0, {HOSTILE: (HOSTILE + arm,)}, pods_failed=ord(arm[0])) for arm in ("fail", "unbind")]
     runs += [a_failed_run("unbind", 1, HOSTILE)]
-    made = compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE)
-    shown = page(made)
+    found = plain(compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE))
 
-    assert HOSTILE not in shown
-    assert "<b>&" not in shown
-    assert not re.search(r"<script|https?:|@import|url\(|<link|<img|onload", shown)
-    assert shown.startswith("<!doctype html>")
-    assert shown.rstrip().endswith("</html>")
+    assert HOSTILE not in found
+    assert "<b>&" not in found
+    assert not re.search(r"<script|https?:|@import|url\(|<link|<img|onload|style=", found)
+    assert all(
+        found.count(f"<{tag}>") == found.count(f"</{tag}>") for tag in ("h1", "h2", "p", "table", "tr", "td", "ul")
+    )
 
 
 def test_where_two_arms_part_is_a_command_away():
@@ -84,11 +134,10 @@ def test_where_two_arms_part_is_a_command_away():
 
 
 def test_pods_that_fared_alike_are_one_row():
-    shown = page(a_comparison())
+    made = a_comparison()
 
-    assert "1,138 ×" in shown
-    assert "→ never created" in shown
-    assert len(shown) < 60_000
+    assert "1,138 × Failed on n1 → never created (unbind, 2 seeds, e.g. web#1)" in text(made)
+    assert len(plain(made)) < 10_000
 
 
 def test_measures_that_do_not_differ_are_folded_and_not_in_the_table():
@@ -171,10 +220,10 @@ def test_equal_arms_and_one_arm_have_views_too():
     same = compared([a_run(arm, 0, pods_failed=2.0) for arm in "ab"], (A, B))
     alone = compared([a_run("fail", 0, pods_failed=2.0)], (FAIL,))
 
-    assert "No pod's fate differs" in page(same)
-    assert "What differs" not in page(same)
-    assert "Figures" in page(alone)
-    assert "Pod by pod" not in page(alone)
+    assert "No pod's fate differs." == shown(same).pods
+    assert "What differs" not in plain(same)
+    assert "Figures" in plain(alone)
+    assert "Pod by pod" not in plain(alone)
     for made in (same, alone):
         assert made.result.split(":")[0] in markdown(made)
 
@@ -182,7 +231,7 @@ def test_equal_arms_and_one_arm_have_views_too():
 def test_a_comparison_without_a_single_run_that_ended_has_views():
     made = compared([a_failed_run("fail"), a_failed_run("unbind")])
 
-    assert "nothing to compare" in page(made)
+    assert "nothing to compare" in plain(made)
     assert "line 3: no such node" in text(made)
 
 
@@ -192,7 +241,7 @@ def test_a_comparison_without_a_single_run_that_ended_has_views():
 def test_all_arms_are_drawn_on_one_scale():
     made = a_comparison()
     frame = Frame(made.arms)
-    plots = re.findall(r"<svg viewBox.*?</svg>", page(made).partition("Pods by phase")[2])
+    plots = picture(made).split("<g transform='translate(0,")[1:]
 
     assert (frame.end_s, frame.top) == (2.0, 570.0)
     axes = [re.findall(r"text-anchor='[a-z]+'>([^<]+)<", plot) for plot in plots]
@@ -309,12 +358,11 @@ def test_texts_and_graphics_stand_out_from_their_paper(scheme):
     assert {name: ratio for name, ratio in graphics.items() if ratio < 3.0} == {}
 
 
-@pytest.mark.parametrize("view", [page, picture])
-def test_pages_use_the_palette_alone(view):
+def test_pictures_use_the_palette_alone():
     known = {c for colour in (PAPER, LINE, *TEXTS.values(), *GRAPHICS.values(), *COMPONENTS.values()) for c in colour}
 
-    assert set(re.findall(r"#[0-9a-f]{6}\b", view(a_comparison()))) <= known
-    assert "var(--failed)" in view(a_comparison())
+    assert set(re.findall(r"#[0-9a-f]{6}\b", picture(a_comparison()))) <= known
+    assert "var(--failed)" in picture(a_comparison())
 
 
 def test_dark_is_for_screens_and_what_the_viewer_prefers():

@@ -1,0 +1,61 @@
+"""Which event lines a page is given: the same of a mesh, of a recording on a server, and in a file."""
+
+from services.telemetry.eventlog import Line
+from services.ui.lines import Ring, entry_of, shown_of
+
+
+def line(seq, ev, **data):
+    return Line(1, seq, seq * 1000, "2026-01-01T00:00:00Z", "apiserver-0", "1", ev, rv=seq, data=data)
+
+
+def events(lines):
+    return [each.ev for each in lines]
+
+
+def test_requests_watches_and_commits_that_end_nothing_are_left_out():
+    lines = [
+        line(1, "api.request"),
+        line(2, "store.commit", type="ADDED", phase="Pending"),
+        line(3, "api.response"),
+        line(4, "sched.attempt"),
+        line(5, "store.commit", type="MODIFIED", phase="Failed"),
+        line(6, "store.commit", type="DELETED"),
+        line(7, "watch.open"),
+        line(8, "lease.acquire"),
+    ]
+    shown, missing = shown_of(lines)
+
+    assert ([4, 5, 6, 8], 0) == ([each.seq for each in shown], missing)
+
+
+def test_of_a_long_run_the_newest_decisions_are_kept_and_it_is_said_how_many_lines_are_not():
+    lines = [line(2 * n + part, ("lease.renew", "kubelet.reject")[part]) for n in range(50) for part in range(2)]
+    shown, missing = shown_of(lines, 40)
+
+    assert {"kubelet.reject"} == set(events(shown))
+    assert (99, 40, 60) == (shown[-1].seq, len(shown), missing)
+
+
+def test_noise_does_not_use_up_what_is_shown():
+    lines = [line(n, "api.request") for n in range(1000)] + [line(1000, "kubelet.unbind_call")]
+
+    assert (["kubelet.unbind_call"], 0) == (events(shown_of(lines, 10)[0]), shown_of(lines, 10)[1])
+
+
+def test_with_decisions_alone_other_lines_are_left_out():
+    shown, missing = shown_of([line(1, "lease.renew"), line(2, "fault.inject")], only_decisions=True)
+
+    assert (["fault.inject"], 1) == (events(shown), missing)
+
+
+def test_a_page_that_comes_back_is_given_what_was_written_after_its_version():
+    ring = Ring()
+    for seq, ev in ((1, "store.commit"), (2, "sched.attempt"), (3, "store.commit"), (4, "kubelet.admit")):
+        ring.add(
+            entry_of(
+                b'{"v":1,"seq":%d,"mono_ns":1,"wall":"a","comp":"c","inc":"1","ev":"%s","rv":%d,"data":{}}'
+                % (seq, ev.encode(), seq)
+            )
+        )
+
+    assert [2, 3, 4] == [entry.line.seq for entry in ring.after(2)]
