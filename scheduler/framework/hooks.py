@@ -5,6 +5,7 @@ at Filter or Score the plugin is asked node by node, and nothing that it answers
 Source: kubernetes-sigs/kube-scheduler-simulator, `simulator/scheduler/plugin/wrappedplugin.go` (PluginExtenders).
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -46,12 +47,18 @@ class HookedPlugin:
     def __init__(self, plugin: Any, hooks: Any) -> None:
         self._plugin, self.name = plugin, plugin.name
         self._absent: set[str] = set()
+        # Its own methods, for `isinstance` with a protocol: from Python 3.12 on, that does not call __getattr__.
+        for name in dir(plugin):
+            if not name.startswith("_") and callable(inspect.getattr_static(plugin, name)):
+                setattr(self, name, getattr(plugin, name))
         for method, point in POINTS.items():
             before, after = getattr(hooks, f"before_{point}", None), getattr(hooks, f"after_{point}", None)
             call = getattr(plugin, method, None)
             if call is None or not (before or after):
                 continue
-            self._absent.update(_FOR_ALL.get(method, ()))
+            for name in _FOR_ALL.get(method, ()):
+                self._absent.add(name)
+                self.__dict__.pop(name, None)
             wrap = _around_waiting if method == "pre_bind" else _around
             setattr(self, method, wrap(call, before, after, method))
 

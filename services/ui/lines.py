@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -125,9 +125,10 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
-    for known in (line.obj, line.data):
+    facts: tuple[dict[str, Any], ...] = (line.obj or {}, line.data)
+    for known in facts:
         # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
-        for name, value in known.items() if known is not None else ():
+        for name, value in known.items():
             if type(value) is str:
                 known[name] = intern(value)
     shown = redacted_line(line)

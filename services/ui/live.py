@@ -45,7 +45,6 @@ LINES_A_FRAME: Final = 500
 LEASES: Final = "leases.coordination.k8s.io"
 PARTS: Final = {LEASES: "kube-system"}
 """Kinds of which one namespace is followed: the leases of leaders, not the heartbeats of nodes."""
-POOL_MOVES_MAX: Final = 200
 
 _log = structlog.get_logger()
 

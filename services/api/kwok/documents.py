@@ -14,7 +14,7 @@ import msgspec
 
 from services.api.documents import yaml_text
 from services.api.kwok.kind import API_VERSION, Kind, Rule, Rules, Selector
-from services.api.meta import Key
+from services.api.meta import Key, key_of
 
 STAGE: Final = "Stage"
 
@@ -110,8 +110,7 @@ def read_one(document: dict[str, Any], where: str, folder: str = "") -> Rule:
         raise KwokError(f"{where}: kind {name} is not known; {', '.join((STAGE, *kinds()))} are")
     is_cluster = name != kind.name
     metadata = document.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+    key = key_of(document) if isinstance(metadata, dict) else Key("", "")
     if not key.name:
         raise KwokError(f"{where}: {name}: metadata.name: want a name")
     if kind.is_of_pods and not is_cluster:

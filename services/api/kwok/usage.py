@@ -6,7 +6,7 @@ Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go; decision
 from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
 from services.api.kwok.kind import Found, Rules
 from services.api.kwok.kinds.resource_usage import Use
-from services.api.meta import Document, Key
+from services.api.meta import Document, Key, key_of
 from services.api.metrics.usage import ANNOTATION
 
 
@@ -27,18 +27,16 @@ class Usages:
 
     def says(self, pod: Document, container: str) -> bool:
         """Whether a document says what the container uses, and the pod's own annotation does not."""
-        metadata = pod["metadata"]
-        annotations = metadata.get("annotations") or {}
+        annotations = pod["metadata"].get("annotations") or {}
         has_own = ANNOTATION in annotations or f"{ANNOTATION}.{container}" in annotations
-        return not has_own and self.find(Key(metadata.get("namespace", ""), metadata["name"]), container) is not None
+        return not has_own and self.find(key_of(pod), container) is not None
 
     def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
         """Return how much of a resource a container uses, in cores or bytes.
 
         The documents are as the API server has them. What is not said, or cannot be evaluated, is 0, as in KWOK.
         """
-        metadata = pod["metadata"]
-        key = Key(metadata.get("namespace", ""), metadata["name"])
+        key = key_of(pod)
         found = self._rules.find(key, container)
         use: Use | None = found.entry.usage.get(resource) if found is not None else None
         if found is None or use is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from services.cli.exchange import format_option, options_of, options_option, say_guess, source_of
+from services.cli.exchange.files import format_option, options_of, options_option, say_guess, source_of
 from services.cli.output import EXIT_OK, fail, refusing
 from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.format import format_of

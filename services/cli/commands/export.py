@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from services.cli.exchange import access_of, anonymise_option, cluster_options, format_option, writing
+from services.cli.exchange.files import access_of, anonymise_option, cluster_options, format_option, writing
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.cluster import Cluster

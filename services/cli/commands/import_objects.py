@@ -16,7 +16,7 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     format_option,
@@ -30,6 +30,7 @@ from services.cli.exchange import (
     source_of,
     writing,
 )
+from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import progress_bar
 from services.cli.output import (
     EXIT_FAILED,
@@ -41,7 +42,6 @@ from services.cli.output import (
     print_table,
     refusing,
 )
-from services.cli.pausing import controllers_paused
 from services.exchange.anonymiser import WALL_S, anonymise_files, ranking, read_salt
 from services.exchange.cluster import Cluster
 from services.exchange.format import NO_OPTIONS, Format, Reading, format_of, open_stream
@@ -422,7 +422,7 @@ def _into_recording(
     wanted: Wanted | None,
     lenient: bool,
 ) -> int:
-    from services.cli.into_recording import write_recording
+    from services.cli.exchange.into_recording import write_recording
 
     reading = Reading(RealClock().wall(), lenient, options)
     title = ", ".join(each.name for each in files)

@@ -13,7 +13,7 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.wire import encode
-from services.cli.exchange import mesh_client, source_of
+from services.cli.exchange.files import mesh_client, source_of
 from services.cli.groups import Group
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, print_json, refusing
 from services.client.client import Client, request_of

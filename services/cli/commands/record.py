@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from services.api.times import format_time
-from services.cli.exchange import access_of, anonymise_option, cluster_options, writing
+from services.cli.exchange.files import access_of, anonymise_option, cluster_options, writing
 from services.cli.mesh_state import transport_of
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.anonymiser import Anonymising, read_salt, shift_of

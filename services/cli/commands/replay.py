@@ -17,7 +17,7 @@ from services.api.identity import SCHEDULER
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands.import_objects import scenario_text
-from services.cli.exchange import (
+from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     client_of,
@@ -34,6 +34,7 @@ from services.cli.exchange import (
     show_played,
     source_of,
 )
+from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import PodsView
 from services.cli.output import (
     EXIT_FAILED,
@@ -46,7 +47,6 @@ from services.cli.output import (
     refusing,
     set_option,
 )
-from services.cli.pausing import controllers_paused
 from services.cli.results import show_result
 from services.cli.sweep import workers_option
 from services.exchange.format import Reading, format_named, format_of, open_stream

@@ -123,7 +123,7 @@ def list_command(data: Path, output: str) -> int:
 @data_option
 def export_command(name: str, format_name: str, path: Path, data: Path) -> int:
     """Write a snapshot for another tool."""
-    from services.cli.exchange import writing
+    from services.cli.exchange.files import writing
     from services.cli.mesh_state import state_of
     from services.cli.snapshots import SnapshotError, place_of
     from services.exchange.stream import Refused

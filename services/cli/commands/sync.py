@@ -11,7 +11,7 @@ import click
 from services.api.errors import ApiError, BadRequest, UnknownOutcome
 from services.api.meta import Document, Resource, metadata_of
 from services.api.selectors import Selector, parse_field_selector
-from services.cli.exchange import mesh_client
+from services.cli.exchange.files import mesh_client
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,

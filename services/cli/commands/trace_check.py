@@ -11,7 +11,15 @@ from typing import BinaryIO, cast
 
 import click
 
-from services.cli.exchange import SHOWN_MAX, format_option, options_of, options_option, say_guess, show_notes, source_of
+from services.cli.exchange.files import (
+    SHOWN_MAX,
+    format_option,
+    options_of,
+    options_option,
+    say_guess,
+    show_notes,
+    source_of,
+)
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, refusing
 from services.exchange.check import RULES, Checker, Finding, Mender
 from services.exchange.format import Edit, Format, Reading, format_of, open_stream

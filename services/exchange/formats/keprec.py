@@ -1,6 +1,6 @@
 """keplab's own recordings, played again: their first objects, then every version as a change.
 
-Source: docs/reference/recordings.md.
+The format: docs/reference/recordings.md.
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from apiserver_fake.registry.raw import check_raw
+from apiserver_fake.registry.raw import check_raw, raw_plan
 from kubelet.runtime import reported as kubelets
-from services.api.errors import Forbidden
+from services.api.errors import BadRequest, Forbidden
 from services.api.identity import ADMIN, SCHEDULER
 from services.api.meta import Key
+from services.api.resources import resources
 from services.api.switches import Switches
-from services.api.wire import encode
+from services.api.wire import Request, encode
 from services.client.client import Client, request_of
 from services.exchange.format import Reading, open_stream
 from services.exchange.load import Loader
@@ -364,6 +365,15 @@ def test_an_update_gives_the_whole_object_and_its_status():
         return (await client.get("configmaps", Key("default", "m")))["data"]
 
     assert with_server(scenario) == {"b": "2"}
+
+
+@pytest.mark.parametrize("verb", ["update", "delete"])
+def test_a_write_past_admission_is_not_tried(verb):
+    resource = resources()["configmaps"]
+    request = Request(verb=verb, resource="configmaps", namespace="default", name="m", body=encode({}), dry_run=True)
+
+    with pytest.raises(BadRequest, match=r"^dryRun: "):
+        raw_plan(resource, request, "", lambda: "uid")
 
 
 def test_writing_past_admission_needs_the_switch_and_an_administrator():

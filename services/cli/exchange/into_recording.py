@@ -14,7 +14,7 @@ import msgspec
 
 from services.api.meta import Document
 from services.api.times import format_time
-from services.cli.exchange import show_notes
+from services.cli.exchange.files import show_notes
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail
 from services.exchange.format import Format
 from services.exchange.into_recording import NOT_RECORDED, IntoRecording

@@ -1,0 +1,1 @@
+"""What commands share that read and write files of other tools."""
