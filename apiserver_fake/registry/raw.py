@@ -35,6 +35,8 @@ def raw_plan(
     key = Key(request.namespace, request.name)
     if not request.name:
         raise BadRequest("want the name of an object")
+    if request.dry_run:
+        raise BadRequest("dryRun: nothing is checked that a write past admission could be tried for")
     if request.verb == "delete":
 
         def delete(staged: Staged) -> Response:

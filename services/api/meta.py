@@ -26,6 +26,12 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+def key_of(document: Document) -> Key:
+    """Return namespace and name of a document, "" for what it does not say."""
+    metadata = metadata_of(document)
+    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of all typed, frozen views over documents. Unknown fields are ignored on decode."""
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from services.api.errors import ApiError, NotFound
+from services.api.errors import ApiError, Conflict, NotFound
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.seams import Clock, Random
@@ -52,7 +52,10 @@ class LifecycleGate:
         await self._informer.wait_until_synced()
 
     def _on_change(self, change: Change[Pod]) -> None:
-        pod = change.new
+        pod, before = change.new, change.old
+        if before is not None and (pod is None or pod.metadata.uid != before.metadata.uid):
+            self._known.discard(before.metadata.uid)
+            self._ends.pop(before.metadata.uid, None)
         if pod is None or LIFECYCLE not in pod.metadata.annotations:
             return
         uid = pod.metadata.uid
@@ -61,7 +64,7 @@ class LifecycleGate:
             if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
                 self._spawn(self._assign(pod))
         elif uid in self._ends and pod.status.phase == "Running":
-            self._spawn(self._end(pod.metadata.key, self._ends.pop(uid)))
+            self._spawn(self._end(pod.metadata.key, uid, self._ends.pop(uid)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._group is not None, "changes come while it runs"
@@ -89,11 +92,11 @@ class LifecycleGate:
         except ApiError as error:
             self.failures.append(f"Pod {pod.metadata.key}: {error.message}")
 
-    async def _end(self, key: Key, after_s: float) -> None:
+    async def _end(self, key: Key, uid: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
         try:
-            await self._client.delete(PODS, key)
-        except NotFound:
-            return
+            await self._client.delete(PODS, key, uid=uid)
+        except (NotFound, Conflict):
+            return  # it has gone, and another may have its name by now
         except ApiError as error:
             self.failures.append(f"Pod {key}: {error.message}")

@@ -15,7 +15,7 @@ from typing import Final
 
 from services.api.errors import AlreadyExists, ApiError, Conflict, NotFound
 from services.api.kinds.pod import Pod
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind
 from services.client.client import Client
 from services.exchange.rules import (
@@ -152,8 +152,7 @@ class Loader:
         made, status, is_terminating = found
         linked = relinked(resource.name, {**made, **({"status": status} if status else {})}, self.loaded.uids)
         status = linked.pop("status", None)
-        metadata = metadata_of(linked)
-        key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        key = key_of(linked)
         try:
             stored = await self._client.create(resource.name, linked)
             self.loaded.created += 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from services.api.errors import ApiError, NotFound
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resources
 from services.api.seams import Clock
 from services.client.client import Client
@@ -86,10 +86,9 @@ class Player:
 
     def remember(self, resource: str, document: Document) -> None:
         """Know an object of the snapshot, and whether a controller made it."""
-        metadata = metadata_of(document)
-        key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        key = key_of(document)
         self._loader.loaded.known.add((resource, key))
-        if uid := str(metadata.get("uid") or ""):
+        if uid := str(metadata_of(document).get("uid") or ""):
             self._loader.loaded.uids.setdefault(uid, uid)
         if is_controlled(document):
             self._controlled.add((resource, key))

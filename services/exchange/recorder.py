@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from services.api.errors import ApiError
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.seams import Clock
 from services.exchange.cluster import Cluster, Expired
 from services.exchange.format import Writer
@@ -57,7 +57,7 @@ class Recorder:
                 async for items, version in self._cluster.list(kind, selector=self._selector):
                     versions[kind.name] = version
                     for item in items:
-                        known[_key(item)] = _version(item)
+                        known[key_of(item)] = _version(item)
                         self._writer.put(self._shown(item))
                         self.objects += 1
                         self._on_change()
@@ -101,8 +101,8 @@ class Recorder:
         version = ""
         async for items, version in self._cluster.list(kind, selector=self._selector):  # noqa: B007 (the last counts)
             for item in items:
-                found.add(_key(item))
-                if self._known[kind.name].get(_key(item)) != _version(item):
+                found.add(key_of(item))
+                if self._known[kind.name].get(key_of(item)) != _version(item):
                     self._take(kind, item, is_gone=False)
         for key in [key for key in self._known[kind.name] if key not in found]:
             gone: Document = {"metadata": {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}}
@@ -110,7 +110,7 @@ class Recorder:
         return version
 
     def _take(self, kind: Resource, document: Document, *, is_gone: bool) -> None:
-        key, known = _key(document), self._known[kind.name]
+        key, known = key_of(document), self._known[kind.name]
         at_s = self._clock.now() - self._began_s
         if is_gone:
             known.pop(key, None)
@@ -135,11 +135,6 @@ class Recorder:
         }
         kept = {**metadata, **({"annotations": notes} if "annotations" in metadata else {})}
         return {**document, **empty, "metadata": kept}
-
-
-def _key(document: Document) -> Key:
-    metadata = metadata_of(document)
-    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
 def _version(document: Document) -> str:

@@ -15,10 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kubelet.stages import yaml_text
 from kubelet.stages.template_functions import Context, Function
 from kubelet.stages.templates import Template, TemplateError
-from services.api.meta import Document, Key, metadata_of
+from services.api.documents import yaml_text
+from services.api.meta import Document, metadata_of
 from services.exchange.reading import Source, yaml_documents
 from services.exchange.stream import Refused
 
@@ -190,9 +190,3 @@ def planned(name: str, there: Iterable[Document], replicas: int, serial_length: 
             make.append((made, index))
         index += 1
     return Plan(make=tuple(make))
-
-
-def key_of(document: Document) -> Key:
-    """Return namespace and name of an object."""
-    metadata = metadata_of(document)
-    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))

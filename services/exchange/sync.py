@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from services.api.errors import ApiError, NotFound, UnknownOutcome
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.client.client import Client
 from services.exchange.edits import Edits
 from services.exchange.load import Loader
@@ -121,7 +121,7 @@ class Sync:
         async for page, at in self._cluster.list(kind, selector=self._selector):
             version = version or at
             for document in page:
-                seen.add(_key(document))
+                seen.add(key_of(document))
                 await self._put(kind, document)
         for key in [key for key in self._known.get(kind.name, {}) if key not in seen]:
             await self._gone(kind, key)
@@ -155,12 +155,12 @@ class Sync:
     async def _change(self, kind: Resource, event: WatchEvent) -> None:
         document = {"apiVersion": kind.api_version, "kind": kind.kind, **event.document}
         if event.type == "DELETED":
-            await self._gone(kind, _key(document))
+            await self._gone(kind, key_of(document))
         elif event.type in ("ADDED", "MODIFIED"):
             await self._put(kind, document)
 
     async def _put(self, kind: Resource, document: Document) -> None:
-        key, known = _key(document), self._known.setdefault(kind.name, {})
+        key, known = key_of(document), self._known.setdefault(kind.name, {})
         made = self._prepared(kind, document)
         if made is None:
             return
@@ -218,11 +218,11 @@ class Sync:
         if not self._is_wanted(document) or _is_of_every_cluster(kind.name, document):
             return None
         if kind.name == PODS and self._rules.keep_owners and is_controlled(document):
-            self.synced.left_out.add("pods that their owners make here", f"{kind.name} {_key(document)}")
+            self.synced.left_out.add("pods that their owners make here", f"{kind.name} {key_of(document)}")
             return None
         made = self._edits.of(document)
         if made is None:
-            self.synced.left_out.add("dropped by rule", f"{kind.name} {_key(document)}")
+            self.synced.left_out.add("dropped by rule", f"{kind.name} {key_of(document)}")
             return None
         if kind.name == "secrets":
             made = {key: value for key, value in made.items() if key not in ("data", "stringData")}
@@ -239,13 +239,8 @@ class Sync:
         return {**made, "metadata": metadata}
 
 
-def _key(document: Document) -> Key:
-    metadata = metadata_of(document)
-    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-
-
 def _is_of_every_cluster(resource: str, document: Document) -> bool:
-    name = _key(document).name
+    name = key_of(document).name
     if resource == "namespaces":
         return name == "default" or name.startswith("kube-")
     return resource == "priorityclasses.scheduling.k8s.io" and name.startswith("system-")

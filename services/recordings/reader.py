@@ -1,8 +1,10 @@
 """Reads a recording, also one that still grows or whose writer was killed: what is torn at its end is left out.
 
-Versions are in memory, some hundred bytes each; bodies, lines and spans are read when they are asked for.
+Versions are in memory, some hundred bytes each; bodies, lines and spans are read when they are asked for. Several
+threads may read one: the live page plays a recording while it is asked about it.
 """
 
+import os
 import zipfile
 import zlib
 from bisect import bisect_left, bisect_right
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import IO, Final, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -58,6 +61,15 @@ class _Numbers(NamedTuple):
     stops: Array
 
 
+def _read_at(file: IO[bytes], offset: int, size: int) -> bytes:
+    """Return so many bytes from there on, whoever else reads the file meanwhile; a short read is the end of it."""
+    found = bytearray()
+    while size > 0 and (some := os.pread(file.fileno(), size, offset + len(found))):
+        found += some
+        size -= len(some)
+    return bytes(found)
+
+
 class _Folder:
     """The members of a recording that is a folder."""
 
@@ -74,8 +86,7 @@ class _Folder:
                 found = self._files[name] = (self._path / name).open("rb")
             except FileNotFoundError:
                 return b""
-        found.seek(offset)
-        return found.read(size)
+        return _read_at(found, offset, size if size >= 0 else os.fstat(found.fileno()).st_size - offset)
 
     def close(self) -> None:
         for each in self._files.values():
@@ -103,8 +114,7 @@ class _File:
         """Return so many bytes of a member, b"" where there is none. Raises: OSError."""
         begin, length = self._places.get(name, (0, 0))
         left = max(0, length - offset)
-        self._file.seek(begin + offset)
-        return self._file.read(left if size < 0 else min(size, left))
+        return _read_at(self._file, begin + offset, left if size < 0 else min(size, left))
 
     def close(self) -> None:
         self._file.close()
@@ -120,6 +130,7 @@ class Recording:
         self._versions: list[Version] = []
         self._places: dict[str, Place] = {}
         self._unpacked: LRU[int, bytes] = LRU(UNPACKED_MAX)
+        self._unpacking = Lock()
         self._zero_s = 0.0
         self._by_key: dict[Key, list[int]] = {}
         """By resource, namespace and name: the places of its versions."""
@@ -302,10 +313,11 @@ class Recording:
         place = self._places.get(sha)
         if place is None:
             return None
-        raw = self._unpacked.use(place.offset)
-        if raw is None:
-            raw = _unpacked(self._source.read(PACK, place.offset, place.size))
-            self._unpacked.put(place.offset, raw)
+        with self._unpacking:
+            raw = self._unpacked.use(place.offset)
+            if raw is None:
+                raw = _unpacked(self._source.read(PACK, place.offset, place.size))
+                self._unpacked.put(place.offset, raw)
         found = raw[place.at : place.at + place.length]
         return found if len(found) == place.length else None
 
@@ -334,8 +346,10 @@ class Recording:
 
     def replayed(self, model: Model, after_rv: int = 0) -> Iterator[Version]:
         """Apply the versions after that one to a model, `model_at(after_rv)`, with the moves in the scheduling queue
-        between them; yield each version when it was applied."""
-        moves = self._known_moves()
+        between them; yield each version when it was applied. The moves are read before this returns."""
+        return self._applied(model, after_rv, self._known_moves())
+
+    def _applied(self, model: Model, after_rv: int, moves: list[Move]) -> Iterator[Version]:
         place = bisect_right(moves, model.time, key=lambda each: each.t) if after_rv else 0
         for version in self.versions(after_rv):
             while place < len(moves) and moves[place].t <= version.t:

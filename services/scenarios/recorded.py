@@ -35,12 +35,16 @@ def _decisions(recording: Recording) -> Iterator[Decision]:
             yield found
 
 
-def explained(recording: Recording, namespace: str, name: str, rv: int) -> dict[str, Any] | None:
+def explained(
+    recording: Recording, namespace: str, name: str, rv: int, decisions: Sequence[Decision] | None = None
+) -> dict[str, Any] | None:
     """Return why a pod was where it was at a version, as `keplab explain -o json` has it; None of a pod that nothing is
-    known of. `left_out` says what is not known of the past."""
+    known of. `left_out` says what is not known of the past. `decisions`: those about the pod, where they are at hand.
+    """
     stop = recording.stop_at(rv)
     known = f"{namespace}/{name}"
-    decisions = [each for each in decisions_of(recording) if each.name == known]
+    if decisions is None:
+        decisions = [each for each in decisions_of(recording) if each.name == known]
     version = recording.version_of("pods", namespace, name, stop)
     pool = recording.model_at(stop).pool_of(version.uid) if version is not None else ""
     return explanation(recording, decisions, known, stop, pool)

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from services.api.errors import UNREADABLE, ApiError, NotFound
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.seams import Clock
 from services.client.client import Client
@@ -144,7 +144,7 @@ class Resources:
             await asyncio.sleep(PASS_S)
         for resource in EVENTS[:1]:
             for document in (await self._list(resource)).values():
-                await self._delete((resource, _key(document)), document)
+                await self._delete((resource, key_of(document)), document)
 
     async def _step(
         self,
@@ -208,7 +208,7 @@ class Resources:
         known: Resource = resources()[resource]
         items, _ = await self.client.list(resource)
         whole = ({"apiVersion": known.api_version, "kind": known.kind, **item} for item in items)
-        return {(resource, _key(document)): document for document in whole}
+        return {(resource, key_of(document)): document for document in whole}
 
 
 def _placed(found: dict[str, Any]) -> Iterator[Placed]:
@@ -227,15 +227,10 @@ def _placed(found: dict[str, Any]) -> Iterator[Placed]:
                 yield Placed(document, where)
 
 
-def _key(document: Document) -> Key:
-    metadata = metadata_of(document)
-    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-
-
 def _at(document: Document) -> At:
     resource = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
     assert resource is not None, f"{document.get('kind')} was listed"
-    return resource.name, _key(document)
+    return resource.name, key_of(document)
 
 
 def _plain(document: Document) -> Document:

@@ -182,8 +182,7 @@ def _row(recording: Recording, columns: Sequence[Column], version: Version, now_
 
 def _wall_at(recording: Recording, rv: int) -> float:
     """Return the wall's time at a version."""
-    newest = next(iter(recording.versions(rv - 1)), None) if rv else None
-    return recording.meta.clock.wall_s + (newest.t if newest is not None else 0.0)
+    return recording.meta.clock.wall_s + (recording.time_at(rv) if rv else 0.0)
 
 
 def one(recording: Recording, resource: str, namespace: str, name: str, rv: int) -> Document:
@@ -235,13 +234,13 @@ def explain(recording: Recording, namespace: str, name: str, rv: int) -> dict[st
     """Return why a pod was where it was at a version (0: the last), from the decisions that are recorded; `left_out`
     says what is not known of the past. Raises: NotFound."""
     stop = rv or recording.rv_range[1]
-    found = explained(recording, namespace, name, stop)
-    if found is None:
-        raise NotFound(f"the recording has no pod {namespace}/{name} at version {stop}")
     known = f"{namespace}/{name}"
-    of_pod = (each for each in decisions_of(recording) if each.name == known and each.event in SCHEDULER_EVENTS)
+    own = [each for each in decisions_of(recording) if each.name == known]
+    found = explained(recording, namespace, name, stop, own)
+    if found is None:
+        raise NotFound(f"the recording has no pod {known} at version {stop}")
     del found["would_fit_if"], found["wakes_on"]
-    return {**found, "decisions": list(of_pod), "is_past": True}
+    return {**found, "decisions": [each for each in own if each.event in SCHEDULER_EVENTS], "is_past": True}
 
 
 def queue(recording: Recording, rv: int) -> dict[str, Any]:

@@ -30,6 +30,8 @@ INTERRUPTED_MAX_S: Final = 15.0
 SEEDS_MAX: Final = 1_000
 ARMS_MAX: Final = 20
 JOBS_KEPT: Final = 50
+UNDER_WAY: Final = ("Waiting", "Running")
+"""States of jobs that have not ended."""
 ERROR_BYTES: Final = 4_000
 NAME_MAX: Final = 63
 _log = structlog.get_logger()
@@ -174,7 +176,7 @@ class Jobs:
         self._number += 1
         job = Job(self._number, request, scenario, self._folder / f"job-{self._number}")
         self.jobs[job.id] = job
-        for old in [each for each in self.jobs.values() if each.exit_code is not None][:-JOBS_KEPT]:
+        for old in [each for each in self.jobs.values() if each.state not in UNDER_WAY][:-JOBS_KEPT]:
             del self.jobs[old.id]
         self._waiting.put_nowait(job)
         return job
@@ -188,7 +190,7 @@ class Jobs:
     def cancel(self, name: str) -> Job:
         """End a job as Ctrl-C does. Raises: NotFound; Conflict when it has ended."""
         job = self.of(name)
-        if job.state not in ("Waiting", "Running"):
+        if job.state not in UNDER_WAY:
             raise Conflict(f"{name} has ended: {job.state}")
         job.is_cancelled = True
         if job.process is None:

@@ -165,13 +165,6 @@ def _differences(decided: Mapping[str, Sequence[Decision]]) -> _Parts:
     return made
 
 
-def import_map_sha256() -> str:
-    """Return `sha256-…` of the import map of the page that is served, as a policy names it."""
-    found = _IMPORT_MAP.search((STATIC / INDEX).read_text(encoding="utf-8"))
-    assert found is not None
-    return hash_of(found[1])
-
-
 def _meta(listed: list[dict[str, Any]], result: Embedded | None) -> dict[str, Any]:
     of_recordings = [name for name in documents.PAGES if name != COMPARED] if listed else []
     return {

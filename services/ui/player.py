@@ -53,10 +53,10 @@ class Player:
             self._playing = None
 
     async def _play(self, speed: float) -> None:
-        recording, begin_rv = self.run.recording, self.model.rv
-        began_s, from_t, unshown, is_stop = time.monotonic(), self.model.time, 0, True
-        # Applies queue moves as well as versions, each when it is asked for.
-        applied = recording.replayed(self.model, begin_rv)
+        recording, model, begin_rv = self.run.recording, self.model, self.model.rv
+        # Applies queue moves as well as versions, each when it is asked for; to find the moves, all lines are read.
+        applied = await self.run.ask(Recording.replayed, model, begin_rv)
+        began_s, from_t, unshown, is_stop = time.monotonic(), model.time, 0, True
         for version in recording.versions(begin_rv):
             wait_s = (version.t - from_t) / speed - (time.monotonic() - began_s)
             if is_stop and (wait_s > 0 or unshown >= BLOCK):

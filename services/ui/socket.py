@@ -13,14 +13,13 @@ from services.api.errors import UNREADABLE, ApiError
 from services.recordings import frames
 from services.recordings.model import Model
 from services.ui.lines import Entry
-from services.ui.live import Live, chunks
+from services.ui.live import LINES_A_FRAME, Live, chunks
 from services.ui.outbox import Outbox
 from services.ui.player import Player, lines_frame, recorded_lines
 from services.ui.runs import Runs
 
 HEARTBEAT_S: Final = 20.0
 MESSAGE_BYTES_MAX: Final = 64 * 1024
-LINES_A_FRAME: Final = 500
 _PREFIX = struct.Struct("<I")
 _TEXT: Final = b"{"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind
 from services.cli.exchange.files import mesh_client
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, refusing
 from services.client.client import Client
 from services.exchange.rules import NODES, prepared
 from services.exchange.rules import Rules as LoadRules
-from services.exchange.scale import LABEL, Plan, ScaledResource, key_of, planned, read_resources, resource_named
+from services.exchange.scale import LABEL, Plan, ScaledResource, planned, read_resources, resource_named
 from services.exchange.stream import Refused
 from services.runtime.control import NoAnswer, ask
 from services.scenarios.past import StateError, defined_by

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
-from services.api.meta import Document, Key, Resource, metadata_of
+from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.wire import encode
 from services.exchange.format import Edit, Format, Reading, Rename, Writer
@@ -226,9 +226,7 @@ class _Writer:
         """Write nothing: nothing is held back."""
 
     def _remember(self, resource: str, document: Document) -> None:
-        metadata = metadata_of(document)
-        key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-        self._seen[resource, key] = zlib.compress(encode(document), 1)
+        self._seen[resource, key_of(document)] = zlib.compress(encode(document), 1)
 
     def _write(self, document: Document) -> None:
         text: str = yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=1 << 16)

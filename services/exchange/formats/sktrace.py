@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -22,8 +21,20 @@ from services.api.times import seconds_in
 from services.exchange.format import Edit, Format, Reading, Rename, Writer
 from services.exchange.reading import Source
 from services.exchange.runs import GATE, LIFECYCLE, RUN, run_of
-from services.exchange.simkube import Config, Event, Life, Trace, Tracked, decode, encode, gvk_of, looks_so, raw
-from services.exchange.stream import Change, Origin, Placed, Refused, Runtime, Stream
+from services.exchange.simkube import (
+    TEMPLATES,
+    Config,
+    Event,
+    Life,
+    Trace,
+    Tracked,
+    decode,
+    encode,
+    gvk_of,
+    looks_so,
+    raw,
+)
+from services.exchange.stream import Change, Origin, Placed, Refused, Runtime, Stream, api_version_of, kind_of
 from services.exchange.times import NANOSECOND, nanoseconds_of
 
 OPTIONS: Final = ("namespace-prefix", "unroll", "duration", "raw")
@@ -333,14 +344,8 @@ class _Writer:
     def close(self) -> None:
         """Write the file: lifecycles stand behind the events."""
         config = Config({gvk: Tracked(track_lifecycle=True) for gvk in (*_TRACKED, "v1.Pod")})
-        for each in config.tracked_objects:
-            config.tracked_objects[each].pod_spec_template_paths = list(
-                chain(
-                    {"batch/v1.CronJob": ["/spec/jobTemplate/spec/template"], "v1.Pod": [""]}.get(
-                        each, ["/spec/template"]
-                    )
-                )
-            )
+        for gvk, tracked in config.tracked_objects.items():
+            tracked.pod_spec_template_paths = list(TEMPLATES[gvk])
         events = [raw(event) for _, event in sorted(self._events.items())]
         self._file.write(encode(Trace(2, config, events, self._index, self._lives)))
 
@@ -353,8 +358,11 @@ class _Writer:
         gvk, key = gvk_of(document), Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
         owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
         if owner is not None:
-            above = (f"{owner.get('apiVersion')}.{owner.get('kind')}", str(key), str(owner.get("uid") or ""))
-            self._owners[str(metadata.get("uid") or "")] = (above[0], f"{key.namespace}/{owner.get('name')}", above[2])
+            self._owners[str(metadata.get("uid") or "")] = (
+                f"{owner.get('apiVersion')}.{owner.get('kind')}",
+                f"{key.namespace}/{owner.get('name')}",
+                str(owner.get("uid") or ""),
+            )
         if gvk == "v1.Pod":
             self._live(key, document)
         if owner is not None or (gvk not in _TRACKED and gvk != "v1.Pod"):
@@ -375,15 +383,12 @@ class _Writer:
             life = self._lives[owner][group][at]
             if life.start is not None and life.end is None:
                 self._lives[owner][group][at] = Life(life.start, self._began + int(change.at_s))
-        for gvk, key in [at for at in self._objects if at[1] == change.key]:
-            if _change(0.0, "delete", self._objects[gvk, key], "").resource == change.resource:
-                gone = self._objects.pop((gvk, key))
-                metadata = {
-                    name: metadata_of(gone).get(name)
-                    for name in ("name", "namespace")
-                    if key.namespace or name == "name"
-                }
-                self._event(change.at_s).deleted_objs.append({**gone, "metadata": metadata})
+        gvk = f"{api_version_of(change.resource)}.{kind_of(change.resource)}"
+        gone = self._objects.pop((gvk, change.key), None)
+        if gone is not None:
+            names = ("name", "namespace") if change.namespace else ("name",)
+            metadata = {name: metadata_of(gone).get(name) for name in names}
+            self._event(change.at_s).deleted_objs.append({**gone, "metadata": metadata})
 
     def _live(self, key: Key, document: Document) -> None:
         metadata = metadata_of(document)

@@ -16,7 +16,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import ApiServerComponent
 from apiserver_fake.wiring import build as build_apiserver
 from services.api.identity import ADMIN
-from services.api.meta import Document, Key, metadata_of
+from services.api.meta import Document, Key, key_of, metadata_of
 from services.api.resources import resource_of_kind, resources
 from services.api.seams import Seams
 from services.api.switches import Switches
@@ -122,7 +122,7 @@ class _Given:
         metadata = metadata_of(placed.document)
         resource = resource_of_kind(str(placed.document.get("apiVersion")), str(placed.document.get("kind")))
         if resource is not None:
-            key = Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+            key = key_of(placed.document)
             kept = {name: metadata[name] for name in ("uid", "creationTimestamp", "generation") if metadata.get(name)}
             if isinstance(moment := kept.get("creationTimestamp"), str):
                 kept["creationTimestamp"] = _whole_seconds(moment)

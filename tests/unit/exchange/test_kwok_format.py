@@ -145,7 +145,7 @@ def test_times_keep_their_nanoseconds_on_the_way_out_and_microseconds_on_the_way
     assert there == b'a: "$(time-offset-nanosecond -3598999999877)" 2026-13-45T00:00:00Z'
     assert to_moments(there, began) == b'a: "2026-01-01T23:00:01.000000Z" 2026-13-45T00:00:00Z'
     far = b"$(time-offset-nanosecond 9223372036854775807) $(time-offset-nanosecond 99999999999999999999)"
-    assert to_moments(far, 1 << 62) == far or b"2" in to_moments(far, 1 << 62)
+    assert to_moments(far, 1 << 62) == b"2408-05-31T23:40:55.282163Z $(time-offset-nanosecond 99999999999999999999)"
 
 
 def pod(**containers):

@@ -1,14 +1,18 @@
 """A recording gives back what was recorded, wherever its writer was ended."""
 
 import os
+import random
 import resource as limits
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 
+from services.recordings import reader
+from services.recordings import writer as writer_module
 from services.recordings.format import LINES, META, PACK, VERSIONS, Meta, Unreadable
 from services.recordings.reader import Recording
 from services.recordings.writer import NotRecordable, Writer
@@ -256,3 +260,29 @@ def test_a_body_that_comes_after_its_version_was_written_is_found(tmp_path):
     with Recording.open(path) as recording:
         assert [each.rv for each in recording.versions() if not recording.has_body(each)] == []
         assert "••• 3 bytes" in recording.object_at("secrets", "shop", "s", history.rv).decode()
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_threads_that_read_one_recording_each_read_what_is_there(tmp_path, is_file, monkeypatch):
+    monkeypatch.setattr(reader, "UNPACKED_MAX", 1)
+    monkeypatch.setattr(writer_module, "BLOCK_BYTES", 256)
+    history, path = some_history(pods=40), tmp_path / "a.keprec"
+    writer = written(path, history)
+    writer.close(Meta(ended="now")) if is_file else writer.flush()
+
+    with Recording.open(path) as recording:
+        wanted = {each.sha: recording.body(each.sha) for each in recording.versions() if recording.has_body(each)}
+
+        def read(order):
+            shas = random.Random(order).choices(list(wanted), k=400)
+            return [sha for sha in shas if recording.body(sha) != wanted[sha]] + [
+                line for line in recording.lines() if line not in history.lines
+            ]
+
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(read, range(16)))
+    if not is_file:
+        writer.close(Meta(ended="now"))
+
+    assert len(wanted) > 40
+    assert [[]] * 16 == found

@@ -103,3 +103,13 @@ def test_a_cancelled_job_is_never_begun(tops):
 
     asyncio.run(run())
     assert not (tops / "results").exists()
+
+
+def test_jobs_that_have_ended_are_forgotten_those_that_never_began_as_well(tops):
+    found = jobs(tops)
+    for _ in range(60):
+        found.cancel(found.start(request()).id)
+    waiting = found.start(request())
+
+    assert len(found.jobs) == 51
+    assert [waiting.id] == [job.id for job in found.jobs.values() if job.state == "Waiting"]
