@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.api.errors import UNREADABLE
-from services.recordings.format import DELETED
+from services.recordings.format import DELETED, MODIFIED
 from services.recordings.redaction import redacted_line, redacted_text
 from services.telemetry.eventlog import Line
 from services.telemetry.pieces import files_of
@@ -26,6 +26,7 @@ LINES_MAX: Final = 20_000
 """So many lines of a recording a page is given."""
 NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.close", "ctrl.reconcile", "cache.sync"))
 """Lines that say nothing which a page shows: it is given none of them, whichever way it is come to."""
+_HEARTBEATS: Final = "Lease"
 _FINAL: Final = frozenset(("Failed", "Succeeded"))
 _decoder = msgspec.json.Decoder(Line)
 
@@ -37,6 +38,13 @@ class Entry(NamedTuple):
     line: Line
 
 
+def is_noise(line: Line) -> bool:
+    """Whether a page is not given a line: one of NOISE, or the commit that renews a lease."""
+    if line.ev == "store.commit":
+        return line.obj is not None and line.obj["kind"] == _HEARTBEATS and line.data.get("type") == MODIFIED
+    return line.ev in NOISE
+
+
 def shown_of(lines: Iterable[Line], most: int = LINES_MAX, *, only_decisions: bool = False) -> tuple[list[Line], int]:
     """Return the lines of a recording that a page shows, the newest `most`, and how many are left out. Of commits only
     those that end something are shown; where there are more than `most`, decisions, faults and commands alone."""
@@ -44,7 +52,7 @@ def shown_of(lines: Iterable[Line], most: int = LINES_MAX, *, only_decisions: bo
     decided: deque[Line] = deque(maxlen=most)
     count = 0
     for line in lines:
-        if line.ev in NOISE or (line.ev == "store.commit" and not _ends(line)):
+        if is_noise(line) or (line.ev == "store.commit" and not _ends(line)):
             continue
         count += 1
         every.append(line)
@@ -125,12 +133,10 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
-    facts: tuple[dict[str, Any], ...] = (line.obj or {}, line.data)
-    for known in facts:
-        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
-        for name, value in known.items():
-            if type(value) is str:
-                known[name] = intern(value)
+    # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
+    fields: dict[str, Any]
+    for fields in (line.obj or {}, line.data):
+        fields.update({name: intern(value) for name, value in fields.items() if type(value) is str})
     shown = redacted_line(line)
     return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
 

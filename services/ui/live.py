@@ -26,7 +26,7 @@ from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
 from services.ui.access import Place
-from services.ui.lines import NOISE, Entry, LineFeed, Ring
+from services.ui.lines import Entry, LineFeed, Ring, is_noise
 from services.ui.rates import Rates, Sample, read_leads
 from services.ui.rest import Rest
 
@@ -198,7 +198,7 @@ class Live:
     def _take_settled(self, entries: Sequence[Entry]) -> None:
         """Take lines that no other will be before."""
         for entry in entries:
-            if entry.line.ev not in NOISE:
+            if not is_noise(entry.line):
                 self.ring.add(entry)
         for call in self.on_lines:
             call(entries)
@@ -216,7 +216,7 @@ class Live:
         """Show lines as they come."""
         self._held += entries
         self._held.sort(key=lambda entry: entry.line.mono_ns)
-        shown = [entry for entry in entries if entry.line.ev not in NOISE]
+        shown = [entry for entry in entries if not is_noise(entry.line)]
         for entry in shown:
             self.ring.add(entry)
             if entry.line.ev == "sched.moved" and entry.line.obj is not None:

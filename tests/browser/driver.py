@@ -16,6 +16,8 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
 WAIT_MS = 15_000
+TASK = "ThreadControllerImpl::RunTask"
+"""How Chromium calls one task of a thread."""
 
 
 def chromium():
@@ -106,6 +108,41 @@ class Page:
             self._network.send("Network.enable")
         limits = {"offline": False, "latency": 0, "downloadThroughput": bytes_s or -1, "uploadThroughput": -1}
         self._network.send("Network.emulateNetworkConditions", limits)
+
+    def kept(self):
+        """Collect garbage; return how many DOM nodes and listeners there are, and the bytes of the heap."""
+        session = self.raw.context.new_cdp_session(self.raw)
+        session.send("Performance.enable")
+        session.send("HeapProfiler.collectGarbage")
+        found = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+        session.detach()
+        return int(found["Nodes"]), int(found["JSEventListeners"]), int(found["JSHeapUsedSize"])
+
+    def begin_tasks(self):
+        """Begin to note what the main thread does; `end_tasks` returns it."""
+        self._tracing, self._traced = self.raw.context.new_cdp_session(self.raw), []
+        self._tracing.on("Tracing.dataCollected", lambda event: self._traced.extend(event["value"]))
+        how = {"traceConfig": {"includedCategories": ["toplevel"]}, "transferMode": "ReportEvents"}
+        self._tracing.send("Tracing.start", how)
+
+    def end_tasks(self):
+        """Return the tasks since `begin_tasks`: milliseconds each took, and of these the thread's own CPU time."""
+        ended = []
+        self._tracing.on("Tracing.tracingComplete", ended.append)
+        self._tracing.send("Tracing.end")
+        while not ended:
+            self.raw.wait_for_timeout(50)
+        self._tracing.detach()
+        names = {
+            (each["pid"], each["tid"]): each["args"]["name"] for each in self._traced if each["name"] == "thread_name"
+        }
+        return [
+            (each["dur"] / 1000, each.get("tdur", 0) / 1000)
+            for each in self._traced
+            if each.get("ph") == "X"
+            and each["name"] == TASK
+            and names.get((each["pid"], each["tid"])) == "CrRendererMain"
+        ]
 
     def script_share(self, seconds):
         """Return the share of the main thread's time that the page's own scripts take, of so many seconds."""

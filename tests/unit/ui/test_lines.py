@@ -1,7 +1,7 @@
 """Which event lines a page is given: the same of a mesh, of a recording on a server, and in a file."""
 
 from services.telemetry.eventlog import Line
-from services.ui.lines import Ring, entry_of, shown_of
+from services.ui.lines import Ring, entry_of, is_noise, shown_of
 
 
 def line(seq, ev, **data):
@@ -59,3 +59,22 @@ def test_a_page_that_comes_back_is_given_what_was_written_after_its_version():
         )
 
     assert [2, 3, 4] == [entry.line.seq for entry in ring.after(2)]
+
+
+def test_the_commit_that_renews_a_lease_is_noise_and_the_one_that_makes_it_is_not():
+    def commit(kind, type_):
+        return Line(
+            1,
+            1,
+            1,
+            "",
+            "a",
+            "1",
+            "store.commit",
+            obj={"kind": kind, "ns": "", "name": "n", "uid": "u"},
+            data={"type": type_},
+        )
+
+    assert [True, False, False] == [
+        is_noise(each) for each in (commit("Lease", "MODIFIED"), commit("Lease", "ADDED"), commit("Pod", "MODIFIED"))
+    ]

@@ -451,7 +451,7 @@ export class Picture {
       pen.fillText(group.name, at, base);
       const wide = pen.measureText(group.name).width;
       pen.fillStyle = colours.soft;
-      if (free > wide + 40) pen.fillText(number, at + wide + 8, base);
+      if (free > wide + pen.measureText(number).width + 12) pen.fillText(number, at + wide + 8, base);
       pen.restore();
     }
   }

@@ -194,10 +194,12 @@ function axis(pen, x, from, to, width, y, colours) {
   const rough = (to - from) / Math.max(2, width / 120), power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || rough;
   const origin = originOf(state.run.peek());
   pen.font = '11px system-ui, sans-serif'; pen.textBaseline = 'top';
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+  // Whole steps of what is written there: of the wall's clock, or of the run's.
+  const shift = origin ? (origin / step - Math.floor(origin / step)) * step : 0;
+  for (let at = Math.ceil((from + shift) / step) * step - shift; at <= to; at += step) {
     pen.fillStyle = colours.line; pen.fillRect(x(at), 0, 1, y);
     pen.fillStyle = colours.soft;
-    const text = origin ? moment(at, origin).slice(0, step >= 1 ? 8 : 12) : `${Number(at.toPrecision(12))} s`;
+    const text = origin ? moment(at + 1e-6, origin).slice(0, step >= 1 ? 8 : 12) : `${Number(at.toPrecision(12))} s`;
     if (x(at) + pen.measureText(text).width < width) pen.fillText(text, x(at) + 3, y + 2);
   }
 }

@@ -49,7 +49,7 @@ function Legend({counts}) {
       : html`<span class="scale"><span>0</span><span class="bar" aria-hidden="true" style=${{background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((t) => `rgb(${cividis(t).join(' ')})`).join(', ')})`}}></span><span>${m.most || '100 %'}</span></span>`}
     ${m.pods && html`<span class="phase phase-Terminating">terminating, unbound</span>`}
     <span class="soft">◌ hatched: not ready ${count(counts.nodes - counts.ready)}</span><span class="soft">⌧ dotted: cordoned ${count(counts.cordoned)}</span>
-    <span class="grow"></span><b class="counter">${count(counts.nodes)} nodes, ${count(counts.pods)} pods</b>
+    <span class="grow"></span><b class="counter">${count(counts.nodes)} ${counts.nodes === 1 ? 'node' : 'nodes'}, ${count(counts.pods)} ${counts.pods === 1 ? 'pod' : 'pods'}</b>
   </div>`;
 }
 

@@ -146,6 +146,9 @@ function Counter({found}) {
     ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${span(fault.at)}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
 
+/** What only programs read of a line. */
+const UNREAD = new Set(['content_sha256', 'group_end', 'prev_rv']);
+
 /** The newest lines of the event log, of one process where one is chosen. */
 function Newest() {
   const lines = state.lines.value, name = chosen.value, [text, setText] = useState(''), run = (state.meta.value.runs || []).find((each) => each.id === state.run.value), origin = run?.wall_s || 0, then = !state.live.value, now = state.time.value;
@@ -161,7 +164,7 @@ function Newest() {
   }, [lines, name, text, then && now]);
   const columns = [
     {id: 'time', title: 'Time', num: true, width: '104px', cell: (line) => moment(timeOf(line), origin)}, {id: 'process', title: 'Process', width: '130px', cell: (line) => line.comp}, {id: 'event', title: 'Event', width: '160px', cell: (line) => line.ev},
-    {id: 'object', title: 'Object', width: 'minmax(140px, 1fr)', cell: aboutOf}, {id: 'data', title: 'Data', width: 'minmax(160px, 2.4fr)', cell: (line) => Object.entries({...(line.node ? {node: line.node} : {}), ...(line.data || {})}).filter(([, value]) => value !== '' && value !== null).map(([key, value]) => `${key}=${typeof value === 'object' ? JSON.stringify(value) : value}`).join(' ')},
+    {id: 'object', title: 'Object', width: 'minmax(140px, 1fr)', cell: aboutOf}, {id: 'data', title: 'Data', width: 'minmax(160px, 2.4fr)', cell: (line) => Object.entries({...(line.node ? {node: line.node} : {}), ...(line.data || {})}).filter(([key, value]) => value !== '' && value !== null && !UNREAD.has(key)).map(([key, value]) => `${key}=${typeof value === 'object' ? JSON.stringify(value) : value}`).join(' ')},
   ];
   return html`<section class="newest" aria-label="event log"><div class="toolbar"><h2>Event log${name ? html` <span class="soft">of ${name}</span>` : ''}</h2><input class="filter-field" type="text" aria-label="filter lines" placeholder="event, object or data" value=${text} onInput=${(event) => setText(event.target.value)} /><span class="soft">${rows.length === 500 ? 'the newest 500' : count(rows.length)}</span></div>
     <${VirtualTable} label="newest lines of the event log" columns=${columns} rows=${rows} keyOf=${(line) => `${line.comp}/${line.inc}/${line.seq}`} picked=${undefined} onOpen=${(line) => seekTime(timeOf(line))} empty="No line fits." /></section>`;
