@@ -59,9 +59,9 @@ def mesh(tmp_path_factory):
 def server(mesh, tmp_path_factory):
     """`keplab ui` that may do everything."""
     folder = tmp_path_factory.mktemp("cwd")
-    (folder / "stories").mkdir()
-    (folder / "stories" / "two-pods.txt").write_text(SCENARIO)
-    words = ("--data", mesh.data, "--allow-write", "--allow-break", "--stories", folder / "stories")
+    (folder / "small").mkdir()
+    (folder / "small" / "two-pods.txt").write_text(SCENARIO)
+    words = ("--data", mesh.data, "--allow-write", "--allow-break", "--scenarios", folder / "small")
     with PageServer(*words, cwd=folder) as found:
         found.folder = folder
         text = "\n---\n".join(json.dumps(each) for each in (BIG, GATED, DEPLOYMENT))
@@ -275,7 +275,7 @@ def test_3_nodes_of_a_kubelet_that_is_cut_off_are_not_ready_after_the_grace(page
 def test_13_a_comparison_is_launched_followed_and_its_runs_are_opened(server, page):
     page.keys("g", "e")
     page.until("() => document.querySelector('.launcher')")
-    page.raw.fill("input[list=scenarios]", "stories/two-pods.txt")
+    page.raw.fill("input[list=scenarios]", "small/two-pods.txt")
     page.raw.fill(".launcher input[type=number]", "2")
     page.raw.click(".arm >> nth=0 >> text=+ switch")
     page.until("() => document.activeElement?.closest('.picker')")
@@ -283,7 +283,7 @@ def test_13_a_comparison_is_launched_followed_and_its_runs_are_opened(server, pa
     page.until("() => document.querySelectorAll('.switches li').length < 10")
     page.raw.click(".switches li:has-text('kubelet.on_reject') button >> nth=1")
     shown = page.text(".launcher .command code")
-    assert shown.startswith("keplab compare stories/two-pods.txt --arm a:kubelet.on_reject=")
+    assert shown.startswith("keplab compare small/two-pods.txt --arm a:kubelet.on_reject=")
     page.raw.click(".launcher .primary")
     page.raw.set_default_timeout(60_000)
     page.until("() => document.querySelector('[data-job]')?.dataset.state === 'Succeeded'")
@@ -300,7 +300,7 @@ def test_13_a_comparison_is_launched_followed_and_its_runs_are_opened(server, pa
 
 def test_13_cancelled_after_the_first_run_nothing_is_left(server, page):
     request = {
-        "scenario": "stories/two-pods.txt",
+        "scenario": "small/two-pods.txt",
         "arms": [{"name": "a"}, {"name": "b"}],
         "seeds": 100,
         "recording": False,

@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(folder):
     with PageServer(
-        "--data", folder / "none", "--run", folder / "made", "--stories", folder / "own", cwd=folder
+        "--data", folder / "none", "--run", folder / "made", "--scenarios", folder / "own", cwd=folder
     ) as found:
         yield found
 

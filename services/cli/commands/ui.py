@@ -49,7 +49,7 @@ Examples:
     help="recording to show beside the mesh, or instead of one; a folder means all in it; may be repeated",
 )
 @click.option(
-    "--stories",
+    "--scenarios",
     "tops",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
