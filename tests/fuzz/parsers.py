@@ -18,6 +18,7 @@ from apiserver_fake.rest import media_types, protobuf
 from apiserver_fake.schema.schemas import conform, shape_of
 from apiserver_fake.storage import journal, records
 from kubelet.dra.emulated import definition as drivers
+from kubelet.kwok.log_lines import read_line
 from kubelet.managers import cpu_topology
 from kubelet.node import definition as nodes
 from kubelet.node import health
@@ -34,6 +35,9 @@ from services.api.cel import times as cel_times
 from services.api.cel import versions as cel_versions
 from services.api.errors import ApiError, from_status
 from services.api.kinds.resourceslice import Device
+from services.api.kwok.documents import KwokError
+from services.api.kwok.documents import read as kwok_read
+from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
 from services.api.meta import Key
 from services.api.node_selection import integer_of
 from services.api.resources import resources
@@ -221,6 +225,22 @@ profiles:
   plugins: {score: {disabled: [{name: "*"}], enabled: [{name: NodeResourcesFit, weight: 5}]}}
   pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}}]
 """
+KWOK_KINDS = tuple(
+    f"apiVersion: kwok.x-k8s.io/v1alpha1\nkind: {kind}\nmetadata: {{name: a, namespace: b}}\nspec: {spec}\n"
+    for kind, spec in (
+        (
+            "ClusterResourceUsage",
+            "{selector: {matchNames: [p]}, usages: [{containers: [c], usage: {cpu: {value: 1m}}}]}",
+        ),
+        (
+            "Metric",
+            "{path: '/metrics/{nodeName}/x', metrics: [{name: m, kind: histogram, buckets: [{le: 1, value: '2'}]}]}",
+        ),
+        ("Exec", "{execs: [{local: {workDir: /, envs: [{name: A, value: b}], securityContext: {runAsUser: 1}}}]}"),
+        ("PortForward", "{forwards: [{ports: [1], target: {port: 80, address: '::1'}}]}"),
+        ("Logs", "{logs: [{logsFile: a, previousLogsFile: b, follow: true}]}"),
+    )
+)
 STAGE = """apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {name: pod-ready}
@@ -248,6 +268,14 @@ def cel(text):
         return selector("d", DEVICE)
     except device_selectors.SelectorFailure:
         return None
+
+
+EXPRESSIONS = Expressions(has_usage=True)
+OBJECTS = {kind: go_object(kind, {"metadata": {"name": "a"}}) for kind in ("node", "pod", "container")}
+
+
+def kwok_number(text):
+    return EXPRESSIONS.number(text, OBJECTS, Moment(1e9, Draws((1,))))
 
 
 PARSERS = {
@@ -291,6 +319,9 @@ PARSERS = {
     "toleration": Parser(workload.toleration, seeds=("a=b:NoSchedule", "a:NoExecute"), parts=WORD_PARTS),
     "scheduler-configuration": Parser(configuration.read, (configuration.ConfigurationError,), (CONFIGURATION,), (*YAML_PARTS, "profiles:", "plugins:", "weight: 9")),
     "stages": Parser(lambda t: read_stages([("a.yaml", t)]), (StageError,), (STAGE,), (*YAML_PARTS, "{{ .x }}", "{{", "}}", "next:")),
+    "kwok-kinds": Parser(lambda t: kwok_read([("a.yaml", t)]), (KwokError,), KWOK_KINDS, (*YAML_PARTS, "kind: ", "Cluster", "spec: ", "expression: ", "value: ")),
+    "kwok-expressions": Parser(kwok_number, seeds=('Quantity("1Gi") * 2 - Quantity("1Ki")', 'pod.SinceSecond() + Rand() / 0.5', 'Now().UnixSecond()'), parts=(*WORD_PARTS, "pod.", "node.", '["', "()", "Quantity(", "Usage(", " ? ", " : ")),
+    "log-line": Parser(read_line, seeds=("2026-01-01T00:00:00Z stdout F a", '{"log":"a","stream":"stderr","time":"2026-01-01T00:00:00Z"}'), parts=(" ", "stdout", "P", "{", '"', "\0", "9"), is_bytes=True),
     "jq": Parser(lambda t: jq.Query(t).values({"a": [{"b": 1}]}), (jq.JqError,), seeds=(".metadata.name", ".a[] | select(.b == 1)"), parts=(*WORD_PARTS, "|", "[", "]", "select(")),
     "manifest": Parser(lambda b: read_manifest("a.yaml", b, "n", 0.0), (ManifestError,), (MANIFEST,), YAML_PARTS, is_bytes=True),
     "container-script": Parser(script.parse_script, seeds=("exit 0 after 5s", "forever", "exit 1 after 2s; ready after 1s"), parts=(*WORD_PARTS, " after ", "exit ", "forever")),
