@@ -59,6 +59,10 @@ class ApiServerConfig(CommonConfig):
     max_mutating_requests_inflight: int = setting(200, "seats for requests that write")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
+    kwok: tuple[str, ...] = setting(
+        (), "file of KWOK ResourceUsages, which say what pods use where their annotations do not; may be repeated"
+    )
+    kwok_seed: int = setting(0, "seed of what their expressions leave to chance")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")
     window_changes: int = setting(20_000, "changes that are kept in any case")
     objects_max: int = setting(200_000, "objects in all")

@@ -72,6 +72,7 @@ from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, PAGE, 
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
+from services.api.metrics.usage import UsageDocuments
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
@@ -175,6 +176,9 @@ class ApiServer:
         self._admitted: dict[asyncio.Task[Response], None] = {}
         self.audit: Auditor | None = None
         """Keeps the audit log, if there is one."""
+        self.usages: UsageDocuments | None = None
+        """What KWOK's documents say that pods use, if there are any."""
+        self._failed_expressions: set[str] = set()
         self._expiring: dict[Watcher, Credential] = {}
         """Open watches of those who have shown what ends some day."""
         self._expiry_check: asyncio.Task[None] | None = None
@@ -657,7 +661,12 @@ class ApiServer:
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
-            return served.answer(request, self.store, self._clock.wall(), self.hub.users())
+            answer = served.answer(request, self.store, self._clock.wall(), self.hub.users(), self.usages)
+            for expression, text in self.usages.failures.items() if self.usages is not None else ():
+                if expression not in self._failed_expressions:
+                    self._failed_expressions.add(expression)
+                    log.warning("kwok.expression_failed", reason=text)
+            return answer
         self.catalogue.find(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":

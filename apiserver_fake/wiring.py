@@ -40,6 +40,8 @@ from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
 from services.api.idle_switches import UNBINDS
+from services.api.kwok.documents import KwokError, load
+from services.api.kwok.usage import Usages
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Api
@@ -272,6 +274,10 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
         _access(config),
     )
     server.audit = _auditor(config, seams)
+    try:
+        server.usages = Usages(load(config.kwok)["ResourceUsage"], config.kwok_seed) if config.kwok else None
+    except KwokError as error:
+        raise StartError(f"--kwok {error}", EXIT_USAGE) from None
     return ApiServerComponent(config, seams, server)
 
 

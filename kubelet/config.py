@@ -11,6 +11,7 @@ from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
 from services.api.errors import UNREADABLE
+from services.api.kwok.documents import Configuration, KwokError, load
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -50,7 +51,12 @@ class KubeletConfig(CommonConfig):
         "after how long a container ends whose command is not known, if its pod does not restart always, seconds; "
         "0: it runs on",
     )
-    stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
+    stages: tuple[str, ...] = setting(
+        (), "file of KWOK documents: Stages, which move pods and nodes, and its other kinds; may be repeated"
+    )
+    host_commands: bool = setting(
+        False, "commands of KWOK's Execs with `local` and of its PortForwards run on this machine"
+    )
     stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
     static_pods: str = setting(
         "", "directory with manifests of static pods: files for every node, in a folder of a node's name for that node"
@@ -126,6 +132,13 @@ class KubeletConfig(CommonConfig):
         try:
             return load_stages(self.stages)
         except StageError as error:
+            raise StartError(f"--stages {error}", EXIT_USAGE) from None
+
+    def read_kwok(self) -> Configuration:
+        """Return what documents of KWOK's other kinds say. Raises: StartError naming file, document and field."""
+        try:
+            return load(self.stages, runs_commands=self.host_commands)
+        except KwokError as error:
             raise StartError(f"--stages {error}", EXIT_USAGE) from None
 
     def latency_model(self, seed: int) -> LatencyModel:

@@ -1,11 +1,11 @@
 """The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from kubelet.agent.streams import Streams
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
 from kubelet.dra.manager import dynamic_resources
+from kubelet.interaction.kwok_streams import KwokStreams
 from kubelet.managers.device_calls import Share
 from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
@@ -30,8 +31,11 @@ from services.client.leases import Elector, LeadershipLost
 from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
-from services.runtime.health import HealthServer, HttpRequest, HttpResponse
+from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse
 from services.runtime.serving_tls import ServingTls, identity_of_peer
+
+if TYPE_CHECKING:
+    from kubelet.agent.metric_pages import MetricPages
 
 ROUTES: Final = (
     "/containerLogs/{namespace}/{pod}/{container}",
@@ -50,6 +54,10 @@ class KubeletProcess:
         self.host = host
         self._tls: ServingTls | None = None
         self._delegation = Delegation(host.seams.transport.api, host.clock)
+        self._kwok = KwokStreams(host.kwok, runs_commands=host.config.host_commands)
+        self._metric_pages = _metric_pages(host, lambda: self.agents) if host.kwok else None
+        if self._metric_pages is not None:
+            host.on_pod = self._metric_pages.pod_changed
 
     @property
     def agents(self) -> list[Agent]:
@@ -64,7 +72,7 @@ class KubeletProcess:
         if not self.host.config.tls_cert_file:
             await self.host.run()
             return
-        streams = Streams(lambda: self.agents)
+        streams = Streams(lambda: self.agents, self._kwok)
         endpoint = HealthServer(
             is_ready=lambda: self.is_ready,
             metrics=self.metrics,
@@ -120,11 +128,19 @@ class KubeletProcess:
         """Return which certificate the endpoint uses at present."""
         return [self._tls.loaded()] if self._tls is not None else []
 
-    def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
-        """Return what the process serves besides its health: container logs, who has which devices, and drivers."""
-        logs = ContainerLogs(self._run_of, self.host.clock).answer
+    def http_routes(self) -> list[tuple[str, Handler]]:
+        """Return what the process serves besides its health: container logs, who has which devices, and drivers; before
+        these the pages of KWOK's Metrics."""
+        logs = ContainerLogs(self._run_of, self.host.clock, self._log_file_of).answer
         answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
-        return list(zip(ROUTES, answers, strict=True))
+        pages = self._metric_pages.routes() if self._metric_pages is not None else ()
+        return [*pages, *zip(ROUTES, answers, strict=True)]
+
+    def _log_file_of(self, namespace: str, pod: str, container: str, previous: bool) -> str | None:
+        """Return the log file of a container of these nodes, as a document of KWOK's says; None: it says none."""
+        key = Key(namespace, pod)
+        path = self._kwok.log_file(key, container, previous=previous)
+        return path if path is not None and any(each.has_container(key, container) for each in self.agents) else None
 
     def explain(self, key: Key) -> Document | None:
         """Return what the claims of a pod wait for on its node, None for a pod that is not here or does not wait."""
@@ -168,12 +184,22 @@ class KubeletProcess:
     def _discovery(self, _: HttpRequest) -> HttpResponse:
         config = self.host.config
         scheme = "https" if config.tls_cert_file else "http"
-        found = resource_metrics.discovery(f"{config.health_host}:{config.port}", (a.name for a in self.agents), scheme)
+        where, names = f"{config.health_host}:{config.port}", [agent.name for agent in self.agents]
+        if self._metric_pages is not None and self.host.kwok["Metric"]:
+            found = self._metric_pages.discovery(where, names, scheme)
+        else:
+            found = resource_metrics.discovery(where, names, scheme)
         return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
     def _dra_drivers(self, _: HttpRequest) -> HttpResponse:
         found = [each for agent in self.agents if agent.drivers is not None for each in agent.drivers.records]
         return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+
+
+def _metric_pages(host: Host, agents: Callable[[], Sequence[Agent]]) -> "MetricPages":
+    from kubelet.agent.metric_pages import MetricPages  # expressions are large, and few hosts have such documents
+
+    return MetricPages(host, agents)
 
 
 def _devices_of(agent: Agent) -> Iterator[tuple[KubeletPod, tuple[Share, ...], dict[str, list[Document]]]]:
@@ -287,11 +313,12 @@ class KubeletInSlot:
         """Return which slot this is."""
         return {"slot": self.slot}
 
-    def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
+    def http_routes(self) -> list[tuple[str, Handler]]:
         """Return what the process serves besides its health, once there are nodes."""
-        return [(path, partial(self._answer, place)) for place, path in enumerate(ROUTES)]
+        pages = [rule.spec.path for rule in self._config.read_kwok()["Metric"].all]
+        return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES))]
 
-    def _answer(self, place: int, request: HttpRequest) -> HttpResponse:
+    def _answer(self, place: int, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         if self._process is None:
             return 503, "text/plain", b"this host has no slot yet\n"
         return self._process.http_routes()[place][1](request)

@@ -4,7 +4,8 @@ What an emulated container uses is described in its pod's annotations and counte
 Metrics are scraped from kubelets: those of a node whose Lease was not renewed in the window are not there. A pod has
 metrics while it runs, and once none of its running containers started within the window. What a workload's
 `keplab.dev/load` describes is divided evenly among its ready pods: resources are added to the first container of
-each, other names are custom metrics of the pod.
+each, other names are custom metrics of the pod. Where annotations of keplab's do not say what a pod uses, KWOK's
+ResourceUsages may.
 Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`, `pkg/api`; decision 0029.
 """
 
@@ -18,8 +19,8 @@ from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from services.api.kinds.lease import Lease
 from services.api.kinds.pod import Pod
-from services.api.meta import AnyObject, ObjectMeta, condition_status
-from services.api.metrics.usage import LOAD_ANNOTATION, curves_in, memory_used, text_for, value_at
+from services.api.meta import AnyObject, Document, ObjectMeta, condition_status
+from services.api.metrics.usage import LOAD_ANNOTATION, UsageDocuments, curves_in, memory_used, text_for, value_at
 from services.api.resources import resource_of_kind
 from services.api.times import seconds_of
 
@@ -38,14 +39,15 @@ class Used(NamedTuple):
 
 
 class Scrape:
-    """One look at the store; `at_s`: when metrics were taken last, in epoch seconds."""
+    """One look at the store. `at_s`: when metrics were taken last, in epoch seconds; `usages`: of KWOK's documents."""
 
-    def __init__(self, store: Store, wall_s: float) -> None:
-        self._store = store
+    def __init__(self, store: Store, wall_s: float, usages: UsageDocuments | None = None) -> None:
+        self._store, self._usages = store, usages
         self.at_s = float(int(wall_s) // RESOLUTION_S * RESOLUTION_S)
         self._alive: dict[str, bool] = {}
         self._workloads: dict[str, tuple[ObjectMeta, ...]] = {}
         self._ready: dict[str, Counter[str]] = {}
+        self._documents: dict[tuple[str, str, str], Document] = {}
 
     def pods(self, selection: Selection) -> list[Pod]:
         """Return the pods that are selected and have been scraped, in key order."""
@@ -89,12 +91,29 @@ class Scrape:
             found[name] = Used(used.cpu + share.get("cpu", 0), used.memory + share.get("memory", 0) // 1000)
         return found
 
-    @staticmethod
-    def _used(pod: Pod, container: str, age_s: float) -> Used:
+    def _used(self, pod: Pod, container: str, age_s: float) -> Used:
         annotations = pod.metadata.annotations
+        if self._usages:
+            document = self._document("pods", pod.metadata.namespace, pod.metadata.name)
+            if self._usages.says(document, container):
+                node = self._document("nodes", "", pod.spec.node_name)
+                cores, size = (
+                    self._usages.used(resource, node, document, container, self.at_s) for resource in ("cpu", "memory")
+                )
+                return Used(round(cores * 1000), int(size))
         curves = curves_in(text_for(annotations, container))
         memory = value_at(curves["memory"], age_s) if "memory" in curves else memory_used(annotations, container)
         return Used(value_at(curves.get("cpu", ()), age_s), memory)
+
+    def _document(self, resource: str, namespace: str, name: str) -> Document:
+        """Return the object, decoded once a scrape; with its name alone when it is not there."""
+        key = resource, namespace, name
+        if key not in self._documents:
+            record = self._store.get(*key)
+            self._documents[key] = (
+                msgspec.json.decode(record.body) if record is not None else {"metadata": {"name": name}, "spec": {}}
+            )
+        return self._documents[key]
 
     def share(self, pod: Pod) -> Mapping[str, int]:
         """Return the part of its workloads' load that a ready pod has: thousandths by series."""

@@ -24,7 +24,15 @@ from services.api.metrics.apis import (
     EXTERNAL_METRICS,
     POD_METRICS,
 )
-from services.api.metrics.usage import EXTERNAL_ANNOTATION, METRICS_ANNOTATION, Curves, curves_in, series_of, value_at
+from services.api.metrics.usage import (
+    EXTERNAL_ANNOTATION,
+    METRICS_ANNOTATION,
+    Curves,
+    UsageDocuments,
+    curves_in,
+    series_of,
+    value_at,
+)
 from services.api.quantity import format_amount
 from services.api.resources import resources
 from services.api.selectors import parse_label_selector
@@ -41,10 +49,12 @@ COMPONENTS = {
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
-def answer(request: Request, store: Store, wall_s: float, watching: Container[str] = ()) -> Response:
+def answer(
+    request: Request, store: Store, wall_s: float, watching: Container[str] = (), usages: UsageDocuments | None = None
+) -> Response:
     """Return the answer to a get or list of what is computed.
 
-    `watching`: the users whose watches are open.
+    `watching`: the users whose watches are open. `usages`: what KWOK's documents say that pods use.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """
@@ -53,7 +63,7 @@ def answer(request: Request, store: Store, wall_s: float, watching: Container[st
         raise method_not_allowed()
     if resource is not CUSTOM_METRICS:  # those are of objects of either scope
         check_scope(resource, request)
-    scrape = Scrape(store, wall_s)
+    scrape = Scrape(store, wall_s, usages)
     match resource.kind:
         case CUSTOM_METRICS.kind:
             found = _list(resource, _custom(request, store, scrape))

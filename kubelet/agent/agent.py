@@ -18,7 +18,7 @@ from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
 from kubelet.agent.pod_calls import PodCalls
-from kubelet.agent.stage_player import StagePlayer
+from kubelet.agent.stage_player import STAGE_SLICE, STAGE_TIMERS, StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
 from kubelet.effects import (
     CallDriver,
@@ -151,7 +151,7 @@ class Agent(NodeShell):
             clock=self.host.clock,
             random=self.host.random,
             field_selector=f"spec.nodeName={self.name}",
-            keep_documents=self.stages is not None,
+            keep_documents=self.stages is not None or bool(self.host.kwok),
             resource="pods",
             events=self.host.seams.events,
             spread_s=spread_s,
@@ -159,6 +159,8 @@ class Agent(NodeShell):
         if self.stages is not None:
             self.kubelet.stages = self.stages.follow(pods, self.kubelet.new_ip)
         pods.on_change(self._pod_changed)
+        if (on_pod := self.host.on_pod) is not None:
+            pods.on_change(lambda change: on_pod(self.name, change, pods.lister.document(change.object.metadata.key)))
         pods.on_progress(self._pods_progressed)
         self.pods = pods
         await pods.run()
@@ -195,6 +197,8 @@ class Agent(NodeShell):
         wanted = node_document(
             self.definition, is_controlled=host.switches.controller_attaches, pod_network=self._pod_network
         )
+        if annotations := host.annotations_of(self.name):
+            wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **annotations}
         is_new = True
         try:
             stored = await self.client.create("nodes", wanted)
@@ -206,6 +210,9 @@ class Agent(NodeShell):
             change: Document = {"labels": missing} if missing else {}
             if (now_said := annotation_change(stored, is_controlled=host.switches.controller_attaches)) is not None:
                 change["annotations"] = now_said
+            held = stored["metadata"].get("annotations") or {}
+            if more := {name: text for name, text in annotations.items() if held.get(name) != text}:
+                change["annotations"] = {**change.get("annotations", {}), **more}
             if change:
                 stored = await self.client.patch("nodes", Key("", self.name), {"metadata": change})
         for condition in (stored.get("status") or {}).get("conditions") or ():
@@ -233,6 +240,7 @@ class Agent(NodeShell):
         self.drain()
         if self.stages is not None:
             self.stages.seen_node(stored)
+            self.stages.registered()
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
@@ -381,7 +389,7 @@ class Agent(NodeShell):
             case "topology":
                 assert self.topology is not None
                 self.topology.tick(now)
-            case "stage-node" | "read-node":
+            case _ if what in STAGE_TIMERS or what.startswith(STAGE_SLICE):
                 if self.stages is not None:
                     self.stages.fire(what, now)
             case _ if self.is_paused:
@@ -528,6 +536,21 @@ class Agent(NodeShell):
     def machines(self) -> Iterable[Pod]:
         """Return the pods that are here."""
         return self.kubelet.table.pods.values()
+
+    def has_container(self, key: Key, name: str) -> bool:
+        """Whether a pod of that name is here, in containers or moved by stages, and has that container."""
+        pods = (each.pod for each in self.machines() if each.pod.metadata.key == key)
+        pod = next(pods, None) or self.staged(key)
+        if pod is None:
+            return False
+        spec = pod.spec
+        return any(c.name == name for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers))
+
+    def staged(self, key: Key) -> KubeletPod | None:
+        """Return the pod of that name if stages move it, and None otherwise."""
+        stages = self.kubelet.stages
+        found = (each.pod for each in stages.pods.values()) if stages is not None else iter(())
+        return next((pod for pod in found if pod.metadata.key == key), None)
 
     def process_ended(self, pod: Pod, container: str, code: int) -> None:
         """The process that clients were attached to has ended, and with it its container."""

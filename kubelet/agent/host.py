@@ -21,12 +21,18 @@ from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
-from kubelet.view import WorkerKey
+from kubelet.view import KubeletPod, WorkerKey
+from services.api.kwok.documents import Configuration
+from services.api.meta import Document
 from services.api.seams import Seams
 from services.api.unbind import UnbindSwitches
+from services.reconcile.controller import Change
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
+RESOURCE_METRICS = "/metrics/resource"
+RESOURCE_METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
+"""The annotation of a Node by which metrics-server (0.7 and later) asks another path than the kubelet's own."""
 
 log = structlog.get_logger()
 
@@ -42,6 +48,10 @@ class Host:
         self._start_fence = seams.switches.of(UnbindSwitches).has_start_fence
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.stages = config.read_stages()
+        self.kwok = config.read_kwok() if config.stages else Configuration()
+        """What documents of KWOK's other kinds say."""
+        self.on_pod: Callable[[str, Change[KubeletPod], Document | None], None] | None = None
+        """Takes changes of pods with the node and the document, where documents of KWOK's need them."""
         self.latency: LatencyModel = config.latency_model(seed)
         self.timers: Timers[tuple[Tenant, str, WorkerKey]] = Timers()
         self.journal = Journal(seams.disk, frozenset(d.name for d in definitions))
@@ -77,6 +87,12 @@ class Host:
             node_max_s=node_max_s,
         )
         return Policy(initial_s, max_s, self._start_fence, self.config.completion_s)
+
+    def annotations_of(self, node: str) -> dict[str, str]:
+        """Return what documents have a Node say: where metrics-server finds the metrics of this node alone."""
+        paths = (rule.spec.path for rule in self.kwok["Metric"].all)
+        path = next((each for each in paths if "{nodeName}" in each and each.endswith(RESOURCE_METRICS)), "")
+        return {RESOURCE_METRICS_PATH: path.replace("{nodeName}", node)} if path else {}
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""

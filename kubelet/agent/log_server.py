@@ -1,14 +1,21 @@
-"""Answers `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows."""
+"""Answers `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows.
+
+Where a document of KWOK's Logs is for the container, its log is a file.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+from kubelet.interaction.log_files import asked_lines
 from kubelet.pod.logs import Asked, Run
 from services.api.seams import Clock
 from services.runtime.health import HttpRequest, HttpResponse
 
 FindRun = Callable[[str, str, str, bool], Run | str | None]
 """By namespace, pod and container; whether the run before the present one is meant."""
+FindFile = Callable[[str, str, str, bool], str | None]
+"""The same of a log file: its path, "" when only the other run has one; None: the log is no file."""
 FOLLOW_S = 1.0
 """How often what is new in a followed log is sent."""
 
@@ -16,14 +23,18 @@ FOLLOW_S = 1.0
 class ContainerLogs:
     """The logs of all nodes of a host. `find` returns a run of a container, why there is none, or None: no pod."""
 
-    def __init__(self, find: FindRun, clock: Clock) -> None:
-        self._find, self._clock = find, clock
+    def __init__(self, find: FindRun, clock: Clock, find_file: FindFile = lambda *_: None) -> None:
+        self._find, self._clock, self._find_file = find, clock, find_file
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the log of `namespace`, `pod` and `container`, or why there is none: 404 without pod, else 400."""
         asked = Asked.of(request.query, self._clock.wall())
         if isinstance(asked, str):
             return 400, "text/plain", f"{asked}\n".encode()
+        given = request.params
+        path = self._find_file(given["namespace"], given["pod"], given["container"], asked.previous)
+        if path is not None:
+            return self._of_file(path, asked, given)
         run = self._run_of(request.params, previous=asked.previous)
         if run is None:
             return 404, "text/plain", f'pod "{request.params["pod"]}" does not exist\n'.encode()
@@ -32,6 +43,17 @@ class ContainerLogs:
         if asked.follow and not run.is_over:
             return 200, "text/plain", self._follow(request.params, asked, run)
         return 200, "text/plain", asked.cut(run.lines)
+
+    def _of_file(self, path: str, asked: Asked, params: dict[str, str]) -> HttpResponse:
+        if not path:
+            which = "previous terminated container" if asked.previous else "log of container"
+            return 400, "text/plain", f'{which} "{params["container"]}" in pod "{params["pod"]}" not found\n'.encode()
+        try:
+            with Path(path).open("rb"):
+                pass
+        except OSError as error:
+            return 400, "text/plain", f"log file {path}: {error.strerror}\n".encode()
+        return 200, "text/plain", asked_lines(path, asked)
 
     def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
         return self._find(params["namespace"], params["pod"], params["container"], previous)

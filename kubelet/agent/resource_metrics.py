@@ -1,7 +1,8 @@
 """What the pods of a node use, as its resource metrics: cpu seconds since their containers' starts, memory now. Pure.
 
 KWOK's shipped Metric serves the same at the same path, which metrics-server asks where the Node's annotation
-`metrics.k8s.io/resource-metrics-path` says so. `/discovery/prometheus` lists the paths for Prometheus' HTTP discovery.
+`metrics.k8s.io/resource-metrics-path` says so; a Metric with this path is served in its place (`metric_pages`).
+`/discovery/prometheus` lists the paths for Prometheus' HTTP discovery.
 Source: simulator 5.4; upstream `pkg/kubelet/metrics/collectors/resource_metrics.go`.
 """
 

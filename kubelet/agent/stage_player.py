@@ -3,7 +3,8 @@
 Status is written in the node's name, metadata in its host's, both for one uid alone: a node may not change the
 metadata of its pods, as in Kubernetes; the process that hosts it may, a little.
 A Node that stages move has its status from them alone; its Lease, its registration and its session stay the
-kubelet's. A node may read its Node but not watch it (X-NR1), so what others change of it is seen late.
+kubelet's. A node may read its Node but not watch it (X-NR1), so what others change of it is seen late; its
+ResourceSlices are listed as often.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +28,9 @@ from services.client.client import delete_request
 from services.client.informer import Informer
 
 SLICES = "resourceslices.resource.k8s.io"
+STAGE_TIMERS = ("stage-node", "read-node", "read-slices")
+STAGE_SLICE = "stage-slice/"
+"""What timers of stages of a slice are called, before its name."""
 READ_PERIOD_S = 10.0
 """How often a Node that stages move is read: as often as a kubelet computes its status (kubelet 1)."""
 log = structlog.get_logger()
@@ -41,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The object that a stage is played on. `resource`: pods or nodes."""
+    """The object that a stage is played on. `resource`: pods, nodes or slices."""
 
     resource: str
     key: Key
@@ -57,6 +61,9 @@ class StagePlayer:
         host = node.host
         self._of_pods = tuple(s for s in host.stages if s.kind == "Pod")
         self._of_node = tuple(s for s in host.stages if s.kind == "Node")
+        self._of_slices = tuple(s for s in host.stages if s.kind == "ResourceSlice")
+        self._slices: dict[str, tuple[str, Life]] = {}
+        """The lives of the node's ResourceSlices with their uids, by name."""
         self._start_s = host.clock.now()
         self._life: Life | None = None
         """Of a Node that stages move: they, not the kubelet, write its status."""
@@ -119,6 +126,68 @@ class StagePlayer:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
             self._host.set_timer(self._node.now() + READ_PERIOD_S, self._node, "read-node")
 
+    def registered(self) -> None:
+        """Look at the node's ResourceSlices from now on, if stages move any."""
+        if self._of_slices:
+            self._host.set_timer(self._node.now(), self._node, "read-slices")
+
+    def _seen_slice(self, stored: Document) -> None:
+        """Take the newest state of a slice of the node."""
+        if not self._of_slices:
+            return
+        metadata = stored["metadata"]
+        name, uid = metadata["name"], metadata.get("uid", "")
+        if name not in self._slices or self._slices[name][0] != uid:
+            draws = Draws(self._host.config.stages_seed, f"ResourceSlice//{name}")
+            self._slices[name] = uid, Life(self._of_slices, draws)
+        due_s = self._slices[name][1].seen(stored, self._node.now(), self._host.clock.wall())
+        self._arm_slice(name, due_s)
+
+    def _arm_slice(self, name: str, due_s: float | None) -> None:
+        if due_s is not None:
+            self._host.set_timer(due_s, self._node, f"{STAGE_SLICE}{name}")
+
+    async def _read_slices(self) -> None:
+        try:
+            found, _ = await self._node.client.list(SLICES, field_selector=f"spec.nodeName={self._node.name}")
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("slices.read_failed", node=self._node.name, reason=str(error))
+            return
+        for name in self._slices.keys() - {each["metadata"]["name"] for each in found}:
+            del self._slices[name]
+        for each in found:
+            self._seen_slice(each)
+
+    def _slice_due(self, name: str, now: float) -> None:
+        uid, life = self._slices.get(name, ("", None))
+        turn = life.due(now) if life is not None else None
+        if life is None or turn is None:
+            return
+        wall_s = self._host.clock.wall()
+        try:
+            wanted = operations(turn.stage, turn.document, self._context(now))
+        except TemplateError as error:
+            self._record(StageEvent("Warning", FAILED, str(error)))
+            self._arm_slice(name, life.played(now, wall_s))
+            return
+        data = {"stage": turn.stage.name, "slice": name}
+        self._host.seams.events.write("node.stage", node=self._node.name, data=data)
+        is_deleting = turn.document["metadata"].get("deletionTimestamp") is not None
+        target = Target(SLICES, Key("", name), uid, is_deleting)
+        self._node.spawn(self._play_slice(turn.stage.name, wanted, target, life))
+
+    async def _play_slice(self, stage: str, wanted: list[Operation], target: Target, life: Life) -> None:
+        outcome = await self._perform(wanted, target, self._record, "")
+        if self._slices.get(target.key.name, ("", None))[1] is not life:
+            return
+        if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
+            self._record(StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
+        if outcome.body:
+            self._seen_slice(msgspec.json.decode(outcome.body))
+        is_lost = outcome.code in (0, 429) or outcome.code >= 500
+        due_s = life.played(self._node.now(), self._host.clock.wall(), is_lost=is_lost)
+        self._arm_slice(target.key.name, due_s)
+
     def seen_node(self, stored: Document) -> None:
         """Take the newest state of the Node."""
         if self._life is not None:
@@ -129,7 +198,14 @@ class StagePlayer:
             self._host.set_timer(due_s, self._node, "stage-node")
 
     def fire(self, what: str, now: float) -> None:
-        """A timer about the Node is due."""
+        """A timer about the Node or its slices is due."""
+        if what == "read-slices":
+            self._host.set_timer(now + READ_PERIOD_S, self._node, "read-slices")
+            self._node.spawn(self._read_slices())
+            return
+        if what.startswith(STAGE_SLICE):
+            self._slice_due(what.removeprefix(STAGE_SLICE), now)
+            return
         if self._life is None:
             return
         if what == "read-node":
@@ -188,9 +264,13 @@ class StagePlayer:
                 applied = await _apply(own, operation, traceparent)
                 if not 200 <= applied.code < 300:
                     return applied
+                if applied.body:
+                    self._seen_slice(msgspec.json.decode(applied.body))
                 continue
             for request in _requests(operation, target, traceparent):
-                is_own = request.subresource == "status" or isinstance(operation, StageDelete)
+                is_own = (
+                    request.subresource == "status" or isinstance(operation, StageDelete) or target.resource == SLICES
+                )
                 outcome = await _ask(own if is_own else host, request)
                 if not 200 <= outcome.code < 300:
                     return outcome

@@ -8,8 +8,9 @@ Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`,
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
@@ -17,19 +18,23 @@ import msgspec
 import structlog
 
 from kubelet.agent.host import Host
-from kubelet.agent.running import Input, Show, drive
+from kubelet.interaction import host_commands
+from kubelet.interaction.kwok_streams import KwokStreams, forward, show_file, surround
+from kubelet.interaction.page_server import serve_pages
+from kubelet.interaction.running import Input, Show, drive
+from kubelet.interaction.sessions import REMOTE_COMMAND, Session
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.container import Container
 from kubelet.pod.logs import Run as LogRun
 from kubelet.pod.pod import Pod
 from kubelet.runtime import pages, projections
-from kubelet.runtime.commands import PROGRAMS
+from kubelet.runtime.commands import PATH, PROGRAMS
 from kubelet.runtime.files import Directory, FileSystem
 from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked, service_variables
 from kubelet.runtime.shell import Context, Stdin, start
-from kubelet.runtime.terminal import Terminal, displayed
-from kubelet.view import KubeletContainer
+from kubelet.view import KubeletContainer, KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
+from services.api.kwok.documents import Configuration
 from services.api.meta import Document, Key
 from services.api.times import seconds_of
 from services.api.wire import Request, Response
@@ -41,24 +46,13 @@ log = structlog.get_logger()
 
 SESSIONS_MAX = 256
 """How many connections of exec, attach and port-forward one process serves at once."""
-STREAMS_WITHIN_S = 30.0
-"""How long a client has to open its streams."""
 IDLE_S = 4 * 3600.0
 """How long a session may last without a byte in either direction (upstream `streamingConnectionIdleTimeout`)."""
 CLOSE_WITHIN_S = 5.0
 LOOK_S = 0.5
 """How often it is looked whether the container still runs."""
 KILLED = 137
-HEAD_BYTES_MAX = 64 << 10
-REMOTE_COMMAND: Final = (
-    "v5.channel.k8s.io",
-    "v4.channel.k8s.io",
-    "v3.channel.k8s.io",
-    "v2.channel.k8s.io",
-    "channel.k8s.io",
-)
 PORT_FORWARD: Final = ("portforward.k8s.io",)
-_STRUCTURED = REMOTE_COMMAND[:2]
 
 
 @dataclass(eq=False)
@@ -97,6 +91,9 @@ class StreamedNode(Protocol):
     def machines(self) -> Iterable[Pod]:
         """Return the pods that are here."""
 
+    def staged(self, key: Key) -> KubeletPod | None:
+        """Return the pod of that name if stages move it, and None otherwise."""
+
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> LogRun | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
 
@@ -127,6 +124,15 @@ class Target:
         return Run(self.pod.key.uid, self.container.name, self.container.restarts)
 
 
+@dataclass
+class StagedTarget:
+    """A container of a pod that stages move: it has no processes but those that clients run in it."""
+
+    agent: StreamedNode
+    pod: KubeletPod
+    spec: KubeletContainer
+
+
 class _Refused(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -134,10 +140,12 @@ class _Refused(Exception):
 
 
 class Streams:
-    """What the endpoint of one process serves besides logs. `agents` returns the nodes as they are now."""
+    """What the endpoint of one process serves besides logs. `agents` returns the nodes as they are now; `kwok`: what
+    documents of KWOK's kinds say of their pods."""
 
-    def __init__(self, agents: Callable[[], Sequence[StreamedNode]]) -> None:
+    def __init__(self, agents: Callable[[], Sequence[StreamedNode]], kwok: KwokStreams | None = None) -> None:
         self._agents = agents
+        self._kwok = kwok or KwokStreams(Configuration(), runs_commands=False)
         self._sessions: set[asyncio.Task[None]] = set()
         self._files: dict[Run, FileSystem] = {}
         self._shared: dict[str, dict[str, Directory]] = {}
@@ -236,6 +244,14 @@ class Streams:
         raise _Refused(404, f'pod "{name}" does not exist')
 
     def _check(self, request: HttpRequest) -> None:
+        if (staged := self._staged(request)) is not None:
+            key = staged[1].metadata.key
+            if "container" in request.params:
+                self._staged_target(request, *staged)
+            elif not self._kwok.forwards(key):
+                text = "stages move the pod, and no PortForward is for it"
+                raise _Refused(500, f"unable to do port forwarding: {text}")
+            return
         agent, pod = self._find(request.params["namespace"], request.params["pod"])
         if "container" in request.params:
             self._target(request)
@@ -244,6 +260,29 @@ class Streams:
                 raise _Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
         elif not any(c.is_running for c in pod.containers):
             raise _Refused(500, f"unable to do port forwarding: pod is not running, it is on node {agent.name}")
+
+    def _staged(self, request: HttpRequest) -> tuple[StreamedNode, KubeletPod] | None:
+        """Return the pod that is asked for, and its node, if stages move it."""
+        key = Key(request.params["namespace"], request.params["pod"])
+        for agent in self._agents():
+            if not agent.is_off and (pod := agent.staged(key)) is not None:
+                return agent, pod
+        return None
+
+    def _staged_target(self, request: HttpRequest, agent: StreamedNode, pod: KubeletPod) -> StagedTarget:
+        name = request.params["container"]
+        spec = next((c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == name), None)
+        if spec is None:
+            raise _Refused(500, f'container not found ("{name}")')
+        key, is_exec = pod.metadata.key, request.path.startswith("/exec/")
+        if (self._kwok.exec_of(key, name) if is_exec else self._kwok.attached_file(key, name)) is None:
+            what = "Exec" if is_exec else "Attach"
+            raise _Refused(500, f'container not found ("{name}"): stages move the pod, and no {what} is for it')
+        return StagedTarget(agent, pod, spec)
+
+    def _any_target(self, request: HttpRequest) -> Target | StagedTarget:
+        staged = self._staged(request)
+        return self._target(request) if staged is None else self._staged_target(request, *staged)
 
     def _target(self, request: HttpRequest) -> Target:
         agent, pod = self._find(request.params["namespace"], request.params["pod"])
@@ -259,10 +298,21 @@ class Streams:
     # --- exec and attach ---
 
     async def _exec(self, request: HttpRequest, connection: Connection, protocol: str) -> None:
-        target = self._target(request)
+        target = self._any_target(request)
         words = [value for name, value in request.words if name == "command"]
-        session = await _Session.begin(request, connection, protocol)
-        context = await self._context(target, is_interactive=session.is_terminal)
+        entry = self._kwok.exec_of(Key(request.params["namespace"], request.params["pod"]), target.spec.name)
+        session = await Session.begin(request, connection, protocol)
+        if entry is not None and entry.local is not None and self._kwok.runs_on_host(entry):
+            running = asyncio.create_task(host_commands.run(words, entry.local, session))
+            try:
+                code = await _while_running(target, running)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            await session.end(code, words)
+            return
+        context = await self._context_of(target, is_interactive=session.is_terminal)
+        surround(context, entry.local if entry is not None else None)
         context.stdin = Stdin() if session.stdin is not None else Stdin(b"")
         keyboard = Input()
         typing = asyncio.create_task(session.type(keyboard))
@@ -276,15 +326,25 @@ class Streams:
         await session.end(code, words)
 
     async def _attach(self, request: HttpRequest, connection: Connection, protocol: str) -> None:
-        target = self._target(request)
-        session = await _Session.begin(request, connection, protocol)
+        target = self._any_target(request)
+        path = self._kwok.attached_file(Key(request.params["namespace"], request.params["pod"]), target.spec.name)
+        session = await Session.begin(request, connection, protocol)
+        if path is not None or isinstance(target, StagedTarget):
+            showing = asyncio.create_task(show_file(path or "", session))
+            try:
+                code = await _while_running(target, showing)
+            finally:
+                showing.cancel()
+                await asyncio.gather(showing, return_exceptions=True)
+            await session.end(code if code != KILLED else 0, ("attach",))
+            return
         if target.spec.stdin and not _is_annotated(target):
             await self._attach_to_process(target, session)
         else:
             await self._attach_to_log(target, session)
         await session.end(0, ())
 
-    async def _attach_to_process(self, target: Target, session: "_Session") -> None:
+    async def _attach_to_process(self, target: Target, session: "Session") -> None:
         console = await self._console(target)
         assert console.task is not None
         console.shows.append(session.show)
@@ -322,7 +382,7 @@ class Streams:
             running.cancel()
             self._consoles.pop(target.run, None)
 
-    async def _attach_to_log(self, target: Target, session: "_Session") -> None:
+    async def _attach_to_log(self, target: Target, session: "Session") -> None:
         key = target.pod.pod.metadata.key
         restart, seen = target.container.restarts, None
         discarding = asyncio.create_task(session.discard())
@@ -343,6 +403,15 @@ class Streams:
             discarding.cancel()
 
     # --- what a process sees ---
+
+    async def _context_of(self, target: Target | StagedTarget, *, is_interactive: bool) -> Context:
+        """Return what a process of a container sees; one of a pod that stages move sees little."""
+        if isinstance(target, Target):
+            return await self._context(target, is_interactive=is_interactive)
+        name = target.pod.metadata.name
+        environment = {"PATH": PATH, "HOME": "/root", "HOSTNAME": name}
+        wall = target.agent.host.clock.wall
+        return Context(environment, projections.image(), PROGRAMS, wall, hostname=name, is_interactive=is_interactive)
 
     async def _context(self, target: Target, *, is_interactive: bool) -> Context:
         agent = target.agent
@@ -434,18 +503,28 @@ class Streams:
 
     async def _forward(self, request: HttpRequest, data: Stream, error: Stream) -> None:
         port = data.headers.get("port", "")
+        key = Key(request.params["namespace"], request.params["pod"])
+        number = int(port) if port.isascii() and port.isdigit() else 0
         with contextlib.suppress(ConnectionError, _Refused, ApiError, UnknownOutcome):
-            agent, pod = self._find(request.params["namespace"], request.params["pod"])
-            document = await agent.client.get("pods", pod.pod.metadata.key)
-            number = int(port) if port.isascii() and port.isdigit() else 0
-            name = pages.container_on(document, number)
-            if name is None or not any(c.name == name and c.is_running for c in pod.containers):
-                await error.write(_refused_port(port, pod.key.uid).encode())
+            if (entry := self._kwok.forward_of(key, number)) is not None:
+                await forward(entry, data, error)
+            elif self._staged(request) is not None:
+                await error.write(f"no forward found for port {number} in pod {str(key)!r}".encode())
             else:
-                await _serve_pages(document, name, number, data)
+                await self._serve_port(key, port, number, data, error)
         with contextlib.suppress(ConnectionError):
             await data.finish()
             await error.finish()
+
+    async def _serve_port(self, key: Key, port: str, number: int, data: Stream, error: Stream) -> None:
+        """Have the container that declares a port answer on it. Raises: _Refused, ApiError, ConnectionError."""
+        agent, pod = self._find(key.namespace, key.name)
+        document = await agent.client.get("pods", pod.pod.metadata.key)
+        name = pages.container_on(document, number)
+        if name is None or not any(c.name == name and c.is_running for c in pod.containers):
+            await error.write(_refused_port(port, pod.key.uid).encode())
+        else:
+            await serve_pages(data, partial(pages.page, document, name, number))
 
 
 def _answer(writer: asyncio.StreamWriter, code: int, text: str, headers: str = "") -> None:
@@ -473,14 +552,21 @@ def _is_annotated(target: Target) -> bool:
     return own in annotations or (target.container.kind == "main" and "keplab.dev/run" in annotations)
 
 
-async def _while_running(target: Target, work: "asyncio.Task[int]") -> int:
+async def _while_running(target: Target | StagedTarget, work: "asyncio.Task[int]") -> int:
     """Return the exit code of a process; that of SIGKILL when its container ends before."""
-    run = target.run
+    run = target.run if isinstance(target, Target) else None
     while not work.done():
-        if not target.container.is_running or target.run != run or target.agent.is_off:
+        if target.agent.is_off or not _is_there(target, run):
             return KILLED
         await asyncio.wait((work,), timeout=LOOK_S)
     return work.result()
+
+
+def _is_there(target: Target | StagedTarget, run: Run | None) -> bool:
+    if isinstance(target, Target):
+        return target.container.is_running and target.run == run
+    here = target.agent.staged(target.pod.metadata.key)
+    return here is not None and here.metadata.uid == target.pod.metadata.uid and not here.is_terminal
 
 
 async def _token(agent: StreamedNode, pod: Document, audience: str) -> Document:
@@ -502,131 +588,3 @@ async def _token(agent: StreamedNode, pod: Document, audience: str) -> Document:
         raise UnknownOutcome("no answer")
     found: Document = msgspec.json.decode(response.unwrap().body)
     return found
-
-
-class _Session:
-    """The streams of one exec or attach."""
-
-    def __init__(self, streams: dict[str, Stream], protocol: str, *, is_terminal: bool) -> None:
-        self._streams, self._protocol, self.is_terminal = streams, protocol, is_terminal
-        self.stdin = streams.get("stdin")
-        self._terminal = Terminal()
-
-    @classmethod
-    async def begin(cls, request: HttpRequest, connection: Connection, protocol: str) -> "_Session":
-        """Return the session once all its streams are open. Raises: ConnectionError when they are not in time."""
-        asked = {name: request.query.get(name) in ("1", "true") for name in ("input", "output", "error", "tty")}
-        wanted = {"error"} | ({"stdin"} if asked["input"] else set())
-        wanted |= {"stdout"} if asked["output"] else set()
-        wanted |= {"stderr"} if asked["error"] and not asked["tty"] else set()
-        wanted |= {"resize"} if asked["tty"] and protocol not in REMOTE_COMMAND[3:] else set()
-        streams: dict[str, Stream] = {}
-        try:
-            async with asyncio.timeout(STREAMS_WITHIN_S):
-                while wanted - streams.keys():
-                    stream = await anext(aiter(connection.accept()))
-                    streams[stream.kind] = stream
-        except (TimeoutError, StopAsyncIteration):
-            raise ConnectionResetError("timed out waiting for client to create streams") from None
-        return cls(streams, protocol, is_terminal=asked["tty"])
-
-    async def show(self, number: int, data: bytes) -> None:
-        """Send output; one who did not ask for it misses it. Raises: ConnectionError."""
-        stream = self._streams.get("stderr" if number == 2 and not self.is_terminal else "stdout")
-        if stream is not None:
-            await stream.write(displayed(data) if self.is_terminal else data)
-
-    async def type(self, keyboard: Input, *, ends: bool = True) -> None:
-        """Hand what is typed to a process, until the client types no more; `ends`: then the input ends."""
-        resizing = asyncio.create_task(self.discard("resize"))
-        try:
-            if self.stdin is None:
-                return
-            while data := await self.stdin.read():
-                if not self.is_terminal:
-                    await keyboard.put(data)
-                    continue
-                typed = self._terminal.type(data)
-                if typed.is_interrupted:
-                    keyboard.interrupt()
-                if typed.shown:
-                    await self._streams["stdout"].write(typed.shown)
-                for line in typed.input:
-                    await keyboard.put(line)
-        except ConnectionError:
-            pass
-        finally:
-            resizing.cancel()
-        if ends:
-            await keyboard.put(b"")
-
-    async def discard(self, name: str = "stdin") -> None:
-        """Take what nothing here reads: sizes of terminals, input of a container that has none."""
-        stream = self._streams.get(name)
-        with contextlib.suppress(ConnectionError):
-            while stream is not None and await stream.read():
-                pass
-
-    async def end(self, code: int, words: list[str] | tuple[str, ...]) -> None:
-        """Send how it ended, and close the streams. Raises: ConnectionError."""
-        text = _status(code, words) if self._protocol in _STRUCTURED else _plain_status(code, words)
-        if text:
-            await self._streams["error"].write(text)
-        for stream in self._streams.values():
-            await stream.finish()
-
-
-def _exit_text(code: int, words: list[str] | tuple[str, ...]) -> str:
-    return f"command terminated with non-zero exit code: error executing command [{' '.join(words)}], exit code {code}"
-
-
-def _plain_status(code: int, words: list[str] | tuple[str, ...]) -> bytes:
-    return b"" if code == 0 else _exit_text(code, words).encode()
-
-
-def _status(code: int, words: list[str] | tuple[str, ...]) -> bytes:
-    if code == 0:
-        return msgspec.json.encode({"metadata": {}, "status": "Success"})
-    return msgspec.json.encode(
-        {
-            "metadata": {},
-            "status": "Failure",
-            "message": _exit_text(code, words),
-            "reason": "NonZeroExitCode",
-            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
-        }
-    )
-
-
-async def _serve_pages(pod: Document, container: str, port: int, stream: Stream) -> None:
-    """Answer HTTP requests on a stream until one side ends. Raises: ConnectionError."""
-    buffer = bytearray()
-    async for asked in _requests(stream, buffer):
-        if asked is None:
-            await stream.write(pages.BAD_REQUEST)
-            return
-        await stream.write(pages.page(pod, container, port, asked))
-        if not asked.keeps_open:
-            return
-
-
-async def _requests(stream: Stream, buffer: bytearray) -> AsyncIterator[pages.Asked | None]:
-    while True:
-        while (end := buffer.find(b"\r\n\r\n")) < 0:
-            data = await stream.read()
-            if not data or len(buffer) > HEAD_BYTES_MAX:
-                if buffer:
-                    yield None
-                return
-            buffer += data
-        asked = pages.read_head(bytes(buffer[:end]))
-        del buffer[: end + 4]
-        left = 0 if asked is None else asked.length
-        while left > len(buffer):
-            left -= len(buffer)
-            buffer.clear()
-            if not (data := await stream.read()):
-                return
-            buffer += data
-        del buffer[:left]
-        yield asked

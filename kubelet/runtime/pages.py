@@ -4,6 +4,8 @@ The annotation `keplab.dev/http`, or `keplab.dev/http.<container>` for one conta
 after it the body: `503 not yet`.
 """
 
+from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from services.api.meta import Document
@@ -40,6 +42,13 @@ def read_head(head: bytes) -> Asked | None:
     return Asked(words[0], words[1], int(length), keeps_open)
 
 
+def _phrase(status: int) -> str:
+    try:
+        return _PHRASES.get(status) or HTTPStatus(status).phrase
+    except ValueError:
+        return "Status"
+
+
 BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -64,10 +73,20 @@ def page(pod: Document, container: str, port: int, asked: Asked) -> bytes:
     if not code:
         text = f"pod {meta.get('namespace')}/{meta.get('name')}, container {container}, port {port}: "
         text += f"{asked.method} {asked.target}"
-    body = f"{text}\n".encode() if text else b""
-    connection = "keep-alive" if asked.keeps_open else "close"
-    head = (
-        f"HTTP/1.1 {status} {_PHRASES.get(status, 'Status')}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nServer: keplab\r\nConnection: {connection}\r\n\r\n"
-    )
-    return head.encode() + (b"" if asked.method == "HEAD" or status in (204, 304) else body)
+    return answer(asked, status, f"{text}\n".encode() if text else b"")
+
+
+def answer(asked: Asked, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> bytes:
+    """Return a whole answer; `headers` win over those that every answer has."""
+    given = {
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Length": str(len(body)),
+        "Server": "keplab",
+        "Connection": "keep-alive" if asked.keeps_open else "close",
+    }
+    for name, value in headers:
+        canonical = "-".join(part.capitalize() for part in name.split("-"))
+        if canonical not in ("Content-Length", "Connection", "Transfer-Encoding"):
+            given[canonical] = value
+    lines = [f"HTTP/1.1 {status} {_phrase(status)}", *(f"{k}: {v}" for k, v in given.items()), "", ""]
+    return "\r\n".join(lines).encode() + (b"" if asked.method == "HEAD" or status in (204, 304) else body)

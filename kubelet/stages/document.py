@@ -10,12 +10,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
-from kubelet.stages.other_kinds import KINDS as OTHER_KINDS
-from kubelet.stages.other_kinds import why_not
 from kubelet.stages.stage import (
     OPERATORS,
+    CelExpression,
     CelRequirement,
     Delay,
     Event,
@@ -31,9 +29,12 @@ from kubelet.stages.stage import (
     check_subresource,
 )
 from kubelet.stages.templates import Template
+from services.api.documents import yaml_text
+from services.api.kwok.documents import KwokError, is_other_kind, read_one
+from services.api.kwok.kind import API_VERSION
 
-API_VERSION = "kwok.x-k8s.io/v1alpha1"
-KINDS = ("Pod", "Node")
+KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
+"""What stages move, by kind with the group and version."""
 
 
 class StageError(ValueError):
@@ -76,7 +77,7 @@ class _JqExpression(Part, frozen=True):
 class _From(Part, frozen=True):
     expression_from: str = ""
     jq: _JqExpression | None = None
-    cel: Any = None
+    cel: _CelRequirement | None = None
 
 
 class _Delay(Part, frozen=True):
@@ -123,8 +124,12 @@ class _Spec(Part, frozen=True):
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
-    """Return the stages of (file name, text) in order, but those without a selector. Raises: StageError."""
+    """Return the stages of (file name, text) in order, but those without a selector.
+
+    Documents of KWOK's other kinds are checked (`services/api/kwok`). Raises: StageError.
+    """
     found: list[Stage] = []
+    has_others = False
     sources: dict[str, str] = {}
     for file, text in files:
         try:
@@ -134,13 +139,20 @@ def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
         for number, document in enumerate(documents, 1):
             if document is None:
                 continue
+            if is_other_kind(document):
+                has_others = True
+                try:
+                    read_one(document, f"{file}: document {number}")
+                except KwokError as error:
+                    raise StageError(str(error)) from None
+                continue
             name, stage = _read(document, file, number)
             if name in sources:
                 raise StageError(f"{file}: stage {name}: is in {sources[name]} already")
             sources[name] = file
             if stage is not None:
                 found.append(stage)
-    if not sources:
+    if not sources and not has_others:
         raise StageError(f"{', '.join(file for file, _ in files) or 'no file'}: there is no stage in it")
     return tuple(found)
 
@@ -159,10 +171,6 @@ def load_stages(paths: Iterable[str]) -> tuple[Stage, ...]:
 def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not isinstance(document, dict):
         raise StageError(f"{file}: document {number}: want a Stage, found {type(document).__name__}")
-    if document.get("apiVersion") == API_VERSION and document.get("kind") in OTHER_KINDS:
-        named = document.get("metadata")
-        what = f"{document['kind']} {named.get('name') if isinstance(named, dict) else ''}".rstrip()
-        raise StageError(f"{file}: document {number}: {what}: {why_not(document)}")
     if document.get("kind") != "Stage" or document.get("apiVersion") != API_VERSION:
         raise StageError(
             f"{file}: document {number}: want {API_VERSION} Stage, "
@@ -199,9 +207,10 @@ def _read_query(path: str, text: str) -> Query:
 
 
 def _stage(spec: _Spec, name: str) -> Stage | None:
-    if spec.resource_ref.api_group not in ("v1", "") or spec.resource_ref.kind not in KINDS:
+    if KINDS.get(spec.resource_ref.kind) != (spec.resource_ref.api_group or "v1"):
         what = f"{spec.resource_ref.api_group} {spec.resource_ref.kind}"
-        raise _PathError("spec.resourceRef", f"{what} is not supported; v1 Pod and v1 Node are")
+        known = ", ".join(f"{group} {kind}" for kind, group in KINDS.items())
+        raise _PathError("spec.resourceRef", f"{what} is not supported; {known} are")
     if (spec.next is None) == (spec.steps is None):
         raise _PathError("spec", "want either next or steps")
     if spec.weight < 0:
@@ -252,17 +261,20 @@ def _requirement(given: _Requirement, path: str) -> Requirement | CelRequirement
     return Requirement(_read_query(f"{path}.key", plain.key), plain.operator, plain.values)
 
 
-def _query(given: _From | None, path: str) -> Query | None:
+def _query(given: _From | None, path: str) -> Query | CelExpression | None:
     if given is None:
         return None
+    if sum(bool(each) for each in (given.cel, given.jq, given.expression_from)) > 1:
+        raise _PathError(path, "want one of expressionFrom, jq and cel")
     if given.cel is not None:
-        raise _PathError(f"{path}.cel", "CEL is not supported; jq expressions are")
-    if given.jq is not None and given.expression_from:
-        raise _PathError(path, "want either expressionFrom or jq, not both")
+        try:
+            return CelExpression(given.cel.expression)
+        except ValueError as error:
+            raise _PathError(f"{path}.cel.expression", error) from None
     if given.jq is not None:
         return _read_query(f"{path}.jq.expression", given.jq.expression)
     if not given.expression_from:
-        raise _PathError(path, "want expressionFrom or jq")
+        raise _PathError(path, "want expressionFrom, jq or cel")
     return _read_query(f"{path}.expressionFrom", given.expression_from)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kubelet.effects import Operation, StageApply, StageDelete, StageEvent, StagePatch
 from kubelet.stages.jq import Query
-from kubelet.stages.stage import Apply, Finalizers, Patch, Stage
+from kubelet.stages.stage import Apply, CelExpression, Finalizers, Patch, Stage
 from kubelet.stages.template_functions import Context
 from kubelet.stages.templates import TemplateError
 from services.api.meta import Document
@@ -48,16 +48,16 @@ class Draws:
         return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big") / (1 << 56)
 
 
-def choose(stages: Sequence[Stage], document: Document, luck: Luck) -> Stage | None:
+def choose(stages: Sequence[Stage], document: Document, luck: Luck, wall_s: float = 0.0) -> Stage | None:
     """Return the stage that is next for the object as it is, None when none matches.
 
     Among several the weights decide: a weight of 0 loses against any above; all 0 are alike. What has no
     weight, because its expression gives a text that is no number, loses against what has one.
     """
-    matching = [stage for stage in stages if stage.selector.matches(document)]
+    matching = [stage for stage in stages if stage.selector.matches(document, wall_s)]
     if len(matching) < 2:
         return matching[0] if matching else None
-    weights = [weight(stage, document) for stage in matching]
+    weights = [weight(stage, document, wall_s) for stage in matching]
     if not (total := sum(each or 0 for each in weights)):
         alike = [s for s, w in zip(matching, weights, strict=True) if w is not None] or matching
         return alike[int(luck() * len(alike))]
@@ -69,9 +69,9 @@ def choose(stages: Sequence[Stage], document: Document, luck: Luck) -> Stage | N
     return matching[-1]
 
 
-def weight(stage: Stage, document: Document) -> int | None:
+def weight(stage: Stage, document: Document, wall_s: float = 0.0) -> int | None:
     """Return the stage's weight for this object; None when its expression gives no number."""
-    given = _first(stage.weight_from, document)
+    given = _first(stage.weight_from, document, wall_s)
     if isinstance(given, str):
         return max(0, int(given)) if re.fullmatch(r"[+-]?\d+", given) else None
     if isinstance(given, int | float) and not isinstance(given, bool):
@@ -95,14 +95,19 @@ def delay_s(stage: Stage, document: Document, wall_s: float, luck: Luck) -> floa
     return max(0.0, most_s if most_s <= least_s else least_s + luck() * (most_s - least_s))
 
 
-def _first(query: Query | None, document: Document) -> Any:
-    found = query.values(document) if query is not None else None
+def _first(query: Query | CelExpression | None, document: Document, wall_s: float) -> Any:
+    if isinstance(query, CelExpression):
+        found = query.values(document, wall_s)
+    else:
+        found = query.values(document) if query is not None else None
     return found[0] if found else None
 
 
-def _seconds(query: Query | None, otherwise_s: float | None, document: Document, wall_s: float) -> float | None:
+def _seconds(
+    query: Query | CelExpression | None, otherwise_s: float | None, document: Document, wall_s: float
+) -> float | None:
     """Return what it says: the time left until a moment, or a duration, None for ""; else `otherwise_s`."""
-    given = _first(query, document)
+    given = _first(query, document, wall_s)
     if not isinstance(given, str):
         return otherwise_s
     if not given:
@@ -210,7 +215,7 @@ class Life:
             return None
         self._rv = rv
         self._draws.count = 0
-        stage = choose(self._stages, document, self._draws)
+        stage = choose(self._stages, document, self._draws, wall_s)
         if stage is None:
             self._turn = None
             return None

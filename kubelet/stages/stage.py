@@ -7,7 +7,6 @@ course of a life. Source: KWOK `SelectorRequirement`.
 
 import importlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,7 +33,7 @@ class Requirement:
     operator: str
     values: tuple[str, ...] = ()
 
-    def matches(self, document: Document) -> bool:
+    def matches(self, document: Document, _wall_s: float = 0.0) -> bool:
         """Whether the object is so; an expression that does not fit the object gives nothing."""
         found = self.query.values(document) or ()
         match self.operator:
@@ -53,34 +52,49 @@ class Requirement:
         return bool(root) and not any(all(a == b for a, b in zip(root, part, strict=False)) for part in _OF_LIFE)
 
 
+class CelExpression:
+    """A CEL expression about the object, `self`, with KWOK's functions. Raises: ValueError from the constructor."""
+
+    def __init__(self, text: str) -> None:
+        # By name: CEL is large, and few stages use it.
+        self._kwok = importlib.import_module("services.api.kwok.expressions")
+        self._expressions = self._kwok.Expressions(variables=("self",))
+        self.text = text
+        self._expressions.compile(text)
+
+    def value(self, document: Document, wall_s: float) -> Any:
+        """Return what it gives for the object. Raises: ValueError."""
+        metadata = document.get("metadata") or {}
+        words = (self.text, *(metadata.get(name, "") for name in ("namespace", "name", "resourceVersion")))
+        moment = self._kwok.Moment(wall_s, self._kwok.Draws(words))
+        return self._expressions.value(self.text, {"self": document}, moment)
+
+    def values(self, document: Document, wall_s: float) -> list[Any] | None:
+        """Return the value as a query gives it, times and durations as texts; None when it cannot be evaluated."""
+        try:
+            return [self._kwok.as_json(self.value(document, wall_s))]
+        except ValueError:
+            return None
+
+
 @dataclass(frozen=True)
 class CelRequirement:
-    """A CEL expression about the object, `self`, that must give true. One that cannot be evaluated gives false."""
+    """A CEL expression about the object that must give true. One that cannot be evaluated gives false."""
 
-    evaluate: Callable[[Document], bool]
+    expression: CelExpression
     is_lasting: bool
 
     @classmethod
-    def read(cls, expression: str) -> "CelRequirement":
+    def read(cls, text: str) -> "CelRequirement":
         """Return what an expression requires. Raises: ValueError."""
-        # By name: CEL is large, and few stages use it.
-        cel = importlib.import_module("services.api.cel.environment")
-        try:
-            program = cel.Environment({"self": cel.types.DYN}).compile(expression)
-        except (cel.CompileError, cel.EvaluationError) as error:
-            raise ValueError(str(error).splitlines()[0]) from None
+        return cls(CelExpression(text), _CHANGES.search(text) is None)
 
-        def evaluate(document: Document) -> bool:
-            try:
-                return program.evaluate({"self": document}) is True
-            except cel.EvaluationError:
-                return False
-
-        return cls(evaluate, _CHANGES.search(expression) is None)
-
-    def matches(self, document: Document) -> bool:
+    def matches(self, document: Document, wall_s: float = 0.0) -> bool:
         """Whether the object is so."""
-        return self.evaluate(document)
+        try:
+            return self.expression.value(document, wall_s) is True
+        except ValueError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -91,9 +105,9 @@ class Selector:
     annotations: tuple[tuple[str, str], ...] = ()
     requirements: tuple[Requirement | CelRequirement, ...] = ()
 
-    def matches(self, document: Document) -> bool:
+    def matches(self, document: Document, wall_s: float = 0.0) -> bool:
         """Whether the stage may be next for the object as it is."""
-        return self._is_labelled(document) and all(each.matches(document) for each in self.requirements)
+        return self._is_labelled(document) and all(each.matches(document, wall_s) for each in self.requirements)
 
     def chooses(self, document: Document) -> bool:
         """Whether the stage is about this object at all, at some time of its life."""
@@ -114,9 +128,9 @@ class Delay:
     """When a stage is played after it matched, seconds; `…_from` win over the numbers where they give something."""
 
     duration_s: float | None = None
-    duration_from: Query | None = None
+    duration_from: Query | CelExpression | None = None
     jitter_s: float | None = None
-    jitter_from: Query | None = None
+    jitter_from: Query | CelExpression | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -210,7 +224,7 @@ class Stage:
     selector: Selector
     steps: tuple[Step, ...]
     weight: int = 0
-    weight_from: Query | None = None
+    weight_from: Query | CelExpression | None = None
     delay: Delay | None = None
     is_immediate: bool = False
 

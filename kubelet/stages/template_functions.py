@@ -7,6 +7,7 @@ Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import zip_longest
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 
 Function = Callable[..., Any]
 COUNT_MAX = 10_000
@@ -73,7 +74,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return _float_text(value)
+        return float_text(value)
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{k}:{shown(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, Sequence):
@@ -81,7 +82,7 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def _float_text(value: float) -> str:
+def float_text(value: float) -> str:
     """Return a float with the fewest digits that identify it, from 1e+06 on with an exponent, as Go does."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
@@ -160,6 +161,30 @@ def _int(value: Any) -> int:
         return 0
 
 
+def _float(value: Any) -> float:
+    """Sprig's cast: what is no number is 0."""
+    try:
+        return float(value or 0)
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def _float_quotient(first: Any, *others: Any) -> float:
+    found = _float(first)
+    for each in others:
+        if (by := _float(each)) == 0:
+            raise ValueError("division by zero")
+        found /= by
+    return found
+
+
+def _round(value: Any, places: Any, at: Any = 0.5) -> float:
+    """Sprig's: half is rounded up, or from `at` on."""
+    scale = 10.0 ** _int(places)
+    whole, rest = divmod(_float(value) * scale, 1)
+    return float((whole + (rest >= _float(at))) / scale)
+
+
 def _quotient(first: Any, second: Any) -> int:
     a, b = _int(first), _int(second)
     if b == 0:
@@ -167,23 +192,51 @@ def _quotient(first: Any, second: Any) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
+_VERB = re.compile(r"%([-+ 0]*)(\*|\d*)(?:\.(\d+))?(.?)", re.DOTALL)
+
+
 def _format(text: str, *values: Any) -> str:
-    """Go's Sprintf with the verbs %s %v %d %q %%."""
-    made, rest, given = "", text, list(values)
-    while (at := rest.find("%")) >= 0:
-        verb = rest[at + 1 : at + 2]
-        if verb not in ("s", "v", "d", "q", "%"):
-            raise ValueError(f"printf: the verb {rest[at : at + 2]!r} is not supported")
-        made += rest[:at]
-        rest = rest[at + 2 :]
+    """Go's Sprintf with the verbs %s %v %d %q %f %x %t %%, flags, widths and precisions."""
+    given = list(values)
+
+    def one(found: re.Match[str]) -> str:
+        flags, width, precision, verb = found.groups()
         if verb == "%":
-            made += "%"
-        elif not given:
-            raise ValueError("printf: too few arguments")
-        else:
-            value = given.pop(0)
-            made += _json(shown(value)) if verb == "q" else shown(value)
-    return made + rest
+            return "%"
+        if verb not in ("s", "v", "d", "q", "f", "x", "t"):
+            raise ValueError(f"printf: the verb {found[0]!r} is not supported")
+        if width == "*":
+            width = str(_int(_next(given)))
+        value = _next(given)
+        if int(width or 0) > COUNT_MAX or int(precision or 0) > COUNT_MAX:
+            raise ValueError(f"printf: {found[0]!r}: want at most {COUNT_MAX} signs")
+        made = _verb(verb, value, precision)
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        if sign and verb in ("d", "f") and not made.startswith("-"):
+            made = sign + made
+        if "-" in flags:
+            return made.ljust(int(width or 0))
+        return made.zfill(int(width or 0)) if "0" in flags else made.rjust(int(width or 0))
+
+    return _VERB.sub(one, text)
+
+
+def _next(given: list[Any]) -> Any:
+    if not given:
+        raise ValueError("printf: too few arguments")
+    return given.pop(0)
+
+
+def _verb(verb: str, value: Any, precision: str | None) -> str:
+    match verb:
+        case "q":
+            return _json(shown(value))
+        case "f":
+            return f"{_float(value):.{precision or 6}f}"
+        case "x":
+            return f"{value:x}" if isinstance(value, int) else shown(value).encode().hex()
+    found = shown(value)
+    return found[: int(precision)] if precision is not None and verb in ("s", "v") else found
 
 
 def _print(*values: Any) -> str:
@@ -226,13 +279,18 @@ FUNCTIONS: dict[str, Function] = {
     # Sprig's
     "add": lambda *v: sum(_int(each) for each in v),
     "add1": lambda v: _int(v) + 1,
+    "addf": lambda *v: sum(_float(each) for each in v),
     "atoi": _int,
+    "ceil": lambda v: float(math.ceil(_float(v))),
     "coalesce": lambda *v: next((each for each in v if each), None),
     "contains": lambda part, text: part in text,
     "default": lambda otherwise, given=None: given if given else otherwise,
     "dict": lambda *v: {shown(k): value for k, value in zip_longest(v[::2], v[1::2], fillvalue="")},
     "div": _quotient,
+    "divf": _float_quotient,
     "empty": lambda v: not v,
+    "float64": _float,
+    "floor": lambda v: float(math.floor(_float(v))),
     "first": lambda v: v[0] if v else None,
     "get": lambda v, key: v.get(key, ""),
     "hasKey": lambda v, key: key in v,
@@ -250,10 +308,13 @@ FUNCTIONS: dict[str, Function] = {
     "min": lambda *v: min(_int(each) for each in v),
     "mod": lambda a, b: _int(a) - _quotient(a, b) * _int(b),
     "mul": lambda first, *v: math.prod(_int(each) for each in (first, *v)),
+    "mulf": lambda first, *v: math.prod(_float(each) for each in (first, *v)),
     "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
     "quote": lambda *v: " ".join(_json(shown(each)) for each in v if each is not None),
     "replace": lambda old, new, text: text.replace(old, new),
+    "round": _round,
     "sub": lambda a, b: _int(a) - _int(b),
+    "subf": lambda first, *v: _float(first) - sum(_float(each) for each in v),
     "ternary": lambda yes, no, which: yes if which else no,
     "toJson": _json,
     "toString": shown,

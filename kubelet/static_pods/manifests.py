@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kubelet.stages import yaml_text
 from kubelet.view import STATIC_ANNOTATION, KubeletPod
+from services.api.documents import yaml_text
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document, Key
 from services.api.times import format_time

@@ -24,6 +24,7 @@ from kubelet.node.definition import NodeDefinition
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.rights import rights_of
 from services.api.errors import UNREADABLE
+from services.api.kwok.documents import KwokError, load
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
@@ -72,7 +73,9 @@ def check(given: dict[str, Any]) -> None:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
         given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
-    except StageError as error:
+        kwok = load((str(path) for path in given["stages"]), runs_commands=given["host_commands"])
+        given["usage_files"] = given["stages"] if kwok["ResourceUsage"] else ()
+    except (StageError, KwokError) as error:
         raise click.UsageError(f"--stages {error}") from None
     given["audit"] = _audit_policy(given["audit"])
 
@@ -230,6 +233,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
             "apiserver": [
                 "--cluster-objects",
                 *_audit(given),
+                *(text for path in given["usage_files"] for text in ("--kwok", str(path.absolute()))),
                 *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
             ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
@@ -241,6 +245,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(["--host-commands"] if given["host_commands"] else []),
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),

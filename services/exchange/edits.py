@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.errors import BadRequest
 from services.api.meta import Document, metadata_of
 from services.api.selectors import Selector, parse_label_selector

@@ -7,7 +7,10 @@ event lines, spans or decisions, and statuses are those that the stream has. Sou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,9 +23,9 @@ from services.api.resources import resource_of_kind, resources
 from services.api.times import format_time
 from services.api.wire import encode
 from services.exchange.rules import Counted
-from services.exchange.stream import Change, Placed, Refused, called
-from services.recordings.format import ADDED, DELETED, MODIFIED
-from services.recordings.writer import Writer
+from services.exchange.stream import Change, Placed, Refused, Stream, called
+from services.recordings.format import ADDED, DELETED, MODIFIED, SUFFIX, Meta
+from services.recordings.writer import NotRecordable, Writer
 
 NOT_RECORDED: Final = "event lines, spans and decisions: the recording was made of a file of another tool"
 
@@ -36,6 +39,8 @@ class IntoRecording:
         self._stored: dict[tuple[str, Key], bytes] = {}
         self._rv = 0
         self.left_out = Counted()
+        self.versions, self.failure = 0, ""
+        """How many versions there are, and why there are no more, once the recording is closed."""
 
     def put(self, placed: Placed) -> None:
         """Write an object of the snapshot."""
@@ -87,7 +92,7 @@ class IntoRecording:
             or given.get("creationTimestamp")
             or format_time(self._wall_s + at_s),
         }
-        body = {**document, "metadata": {**given, **made, "resourceVersion": str(self._rv)}}
+        body = {**_with_quantities(document), "metadata": {**given, **made, "resourceVersion": str(self._rv)}}
         self._stored[resource.name, key] = text = encode(body)
         self._writer.stored(resource.name, text, ADDED if before is None else MODIFIED, at_s)
 
@@ -97,6 +102,61 @@ class IntoRecording:
         del self._stored[at]
         body = {**document, "metadata": {**document["metadata"], "resourceVersion": str(self._rv)}}
         self._writer.stored(at[0], encode(body), DELETED, at_s)
+
+
+_AMOUNTS: Final = frozenset(("capacity", "allocatable", "requests", "limits", "overhead", "hard", "used", "allocated"))
+
+
+def _with_quantities(value: Any) -> Any:
+    """Return a document with its quantities as the texts that an API server makes of numbers."""
+    if isinstance(value, list):
+        return [_with_quantities(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, member in value.items():
+        if name in _AMOUNTS and isinstance(member, dict):
+            found[name] = {
+                key: str(amount) if isinstance(amount, int | float) else amount for key, amount in member.items()
+            }
+        else:
+            found[name] = _with_quantities(member)
+    return found
+
+
+def write_recording(
+    path: Path,
+    meta: Meta,
+    streams: Sequence[Stream],
+    read_wall_s: float,
+    wanted: Callable[[Document], bool] | None = None,
+) -> IntoRecording:
+    """Write streams as one recording, and return what became of them.
+
+    `meta`: as it is written at the end. `read_wall_s`: from when times were counted that are relative to the beginning.
+    Raises: Refused: there can be no recording at the path, or a stream cannot be read on; what was written until then
+    is a recording that has no end.
+    """
+    if path.suffix != SUFFIX:
+        raise Refused(f"--into {path}: want a file that ends in {SUFFIX}; a folder with a scenario is --into-scenario")
+    wall_s = next((each.origin.started_wall_s for each in streams if each.origin.started_wall_s), read_wall_s)
+    try:
+        writer = Writer(path, msgspec.structs.replace(meta, ended=""))
+    except NotRecordable as error:
+        raise Refused(str(error)) from None
+    writer.begin(0.0, wall_s, is_virtual=True)
+    made, end = IntoRecording(writer, wall_s, wanted), ""
+    try:
+        for placed in chain.from_iterable(each.objects for each in streams):
+            made.put(placed)
+        changes: Iterator[Change] = heapq.merge(*(each.changes for each in streams), key=lambda each: each.at_s)
+        for change in changes:
+            made.change(change)
+        end = meta.ended
+    finally:
+        writer.close(msgspec.structs.replace(writer.meta, ended=end))
+    made.versions, made.failure = writer.version_count, writer.failure
+    return made
 
 
 def _uid(resource: str, key: Key, number: int) -> str:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 import msgspec
 import yaml
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.errors import UNREADABLE
 from services.api.meta import Document
 from services.exchange.stream import Place, Placed, Refused, called

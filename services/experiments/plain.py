@@ -23,22 +23,24 @@ def plain(made: Comparison) -> str:
         f"<p><b>{escape(made.result)}</b></p>",
         f"<p>{escape(note_text(made))}</p>",
         *(f"<p>{escape(each)}</p>" for each in paragraphs(made.about)),
-        _table("What differs" if len(made.arms) > 1 else "Figures", heading, rows) if rows else "",
+        table_html("What differs" if len(made.arms) > 1 else "Figures", heading, rows) if rows else "",
         *(f"<p>{escape(line)}</p>" for line in folded(made)),
-        f"<h2>Pod by pod</h2><p>{escape(pods[0])}</p>{_list(pods[1:])}" if pods else "",
-        _table("Switches", ["switch", "default", *(arm.name for arm in made.arms)], switches) if switches else "",
-        f"<h2>What went wrong</h2>{_list(wrong[:PROBLEMS_MAX])}" if (wrong := problems(made)) else "",
-        f"<h2>Where this comes from</h2>{_list([f'{name}: {what}' for name, what in provenance_lines(made)])}",
+        f"<h2>Pod by pod</h2><p>{escape(pods[0])}</p>{list_html(pods[1:])}" if pods else "",
+        table_html("Switches", ["switch", "default", *(arm.name for arm in made.arms)], switches) if switches else "",
+        f"<h2>What went wrong</h2>{list_html(wrong[:PROBLEMS_MAX])}" if (wrong := problems(made)) else "",
+        f"<h2>Where this comes from</h2>{list_html([f'{name}: {what}' for name, what in provenance_lines(made)])}",
         f"<pre>{escape(made.provenance.command)}</pre>",
     ]
     return "".join(parts)
 
 
-def _list(lines: Sequence[str]) -> str:
+def list_html(lines: Sequence[str]) -> str:
+    """Return lines as a list; nothing of none."""
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_html(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a heading and a table of texts."""
     top = "".join(f"<th>{escape(name)}</th>" for name in heading)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<h2>{escape(title)}</h2><table><tr>{top}</tr>{body}</table>"

@@ -1,10 +1,9 @@
-"""Pods by phase over time as SVG, for pictures and for the page of a run: arms on one scale. Pure.
+"""Pods by phase over time as SVG, for pictures: arms on one scale. Pure.
 
 The live page draws the same of the same bands (services/ui/static/js/plots.js).
 """
 
 from collections.abc import Sequence
-from html import escape
 from typing import Final
 
 from services.experiments.axis import ticks, time_ticks
@@ -65,16 +64,6 @@ def drawing(arm: ArmRuns, frame: Frame) -> str:
         line = _steps(at_s, band.median, frame)
         parts.append(f"<path d='{line}' fill='none' stroke='{colour}' stroke-width='2'{dash} />")
     return "".join([*parts, *_labels(arm.bands.phases, frame)])
-
-
-def svg(arm: ArmRuns, frame: Frame) -> str:
-    """Return one plot, to stand in a page."""
-    said = ", ".join(f"{band.phase} {band.median[-1]:,.0f}" for band in arm.bands.phases)
-    name = escape(f"pods by phase over time in arm {arm.name}; at the end {said or 'none'}", quote=True)
-    return (
-        f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' role='img' aria-label='{name}'>"
-        f"{drawing(arm, frame)}</svg>"
-    )
 
 
 def _steps(at_s: Sequence[float], counts: Sequence[float], frame: Frame, *, is_back: bool = False) -> str:

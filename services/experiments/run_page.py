@@ -1,28 +1,22 @@
-"""One self-contained HTML page about one run: its result, its figures, pods by phase, where it comes from. Pure.
+"""The page of runs: whether each passed, its figures, pods by phase, where it comes from. Pure.
 
-It shares palette, plots and figures with the page of a comparison: a run is drawn as an arm with one seed.
+`runs_document` is what the page is given (services/ui/static/js/runs.js draws it), `plain_runs` the same as HTML for
+where no script runs. A run is drawn as an arm with one seed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
-from services.experiments.bands import Row, bands_of
-from services.experiments.document import ArmRuns, Run
-from services.experiments.figures import described, in_order, label_of, scale_of
-from services.experiments.plots import Frame, svg
-from services.experiments.style import head
+import msgspec
 
+from services.experiments.bands import Bands, Row, bands_of
+from services.experiments.figures import described, in_order, label_of, scale_of
+from services.experiments.plain import list_html, table_html
+from services.experiments.shown import paragraphs
+
+SCHEMA: Final = "keplab.runs"
 ROWS_MAX: Final = 40
-_STYLE: Final = """
-.result { font-size: 1.15rem; max-width: 62rem; border-left: 4px solid var(--running); padding: .1rem 0 .1rem 1rem; }
-.where dt { float: left; clear: left; width: 9rem; color: var(--soft); } .where dd { margin: 0 0 .15rem 9.5rem;
-  overflow-wrap: anywhere; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; } summary { cursor: pointer; }
-@media (max-width: 640px) { body { margin: 1rem auto; } .where dt { float: none; } .where dd { margin-left: 0; } }
-@media print { @page { margin: 12mm; } body { font-size: 9.5pt; margin: 0; max-width: none; padding: 0; }
-  h1 { font-size: 14pt; } h2 { font-size: 11pt; } tr, dl { break-inside: avoid; } .scroll { overflow: visible; } }
-"""
 
 
 class RunPage(NamedTuple):
@@ -38,33 +32,99 @@ class RunPage(NamedTuple):
     command: str = ""
 
 
-def run_page(runs: Sequence[RunPage]) -> str:
-    """Return the page of these runs, one below the other."""
-    first = runs[0]
-    title = first.title or first.document["scenario"]
-    parts = [head(title if len(runs) == 1 else f"{len(runs)} runs", "", _STYLE)]
-    for run in runs:
-        if len(runs) > 1:
-            parts.append(f"<h2>{escape(run.title or run.document['scenario'])}</h2>")
-        parts += _run(run)
-    return "\n".join([*(part for part in parts if part), "</html>", ""])
+class Table(msgspec.Struct, frozen=True):
+    """One table of texts. `left`: how many rows are not in it."""
+
+    title: str
+    heading: list[str]
+    rows: list[list[str]]
+    left: int = 0
 
 
-def _run(run: RunPage) -> list[str]:
+class Drawn(msgspec.Struct, frozen=True):
+    """Pods by phase, as an arm of a comparison has them."""
+
+    name: str
+    switches: list[str]
+    bands: Bands
+
+
+class ShownRun(msgspec.Struct, frozen=True):
+    """One run. `checks`: tables of what was expected and broken; `tables`: the others; `zeros`: measures that are 0;
+    `arm`: nothing where pods by phase are not known."""
+
+    title: str
+    result: str
+    about: list[str]
+    error: str
+    checks: list[Table]
+    arm: Drawn | None
+    tables: list[Table]
+    zeros: str
+    where: list[tuple[str, str]]
+    command: str
+
+
+def runs_document(runs: Sequence[RunPage]) -> dict[str, Any]:
+    """Return what the page is given of these runs."""
+    shown = [shown_run(run) for run in runs]
+    title = shown[0].title if len(shown) == 1 else f"{len(shown)} runs"
+    return {"schema": SCHEMA, "title": title, "runs": msgspec.to_builtins(shown)}
+
+
+def shown_run(run: RunPage) -> ShownRun:
+    """Return what is said of a run."""
     document = run.document
-    about = "".join(f"<p>{escape(' '.join(each.split()))}</p>" for each in run.about.split("\n\n") if each)
-    return [
-        f"<p class=result>{escape(_result(document))}</p>",
-        f"<details><summary>About the scenario</summary>{about}</details>" if about else "",
-        f"<p class=bad>{escape(document['error'])}</p>" if document.get("error") else "",
-        _expectations(document),
-        _violations(document),
-        _plot(run),
-        _measures(document),
-        _pods(run),
-        _switches(document),
-        _where(run),
+    figures, zeros = _figures(document)
+    switches = [list(text.partition("=")[::2]) for text in document.get("switches", ())]
+    fates = [
+        [f"{pods:,} ×", owner, fate, nodes or "no node", first if pods > 1 else ""]
+        for owner, fate, nodes, pods, first in run.fates
     ]
+    return ShownRun(
+        title=run.title or document["scenario"],
+        result=_result(document),
+        about=paragraphs(run.about),
+        error=document.get("error") or "",
+        checks=_tables(
+            ("Expectations", ["time", "line", "expectation", "seen", "result"], _expectations(document)),
+            ("Violations", ["invariant", "time", "objects", "what"], _violations(document)),
+        ),
+        arm=Drawn("", list(document.get("switches", ())), bands_of([run.samples])) if run.samples else None,
+        tables=_tables(
+            ("Figures", ["", "this run"], figures),
+            ("Pods", ["pods", "owner", "became", "on", "the first"], fates),
+            ("Switches", ["switch", "value"], switches),
+        ),
+        zeros=_zeros(zeros),
+        where=[*run.where, *_where(document)],
+        command=run.command,
+    )
+
+
+def plain_runs(runs: Sequence[RunPage]) -> str:
+    """Return the same as HTML without style and script."""
+    return "".join("".join(_plain(shown_run(run))) for run in runs)
+
+
+def _plain(run: ShownRun) -> Iterator[str]:
+    yield f"<h1>{escape(run.title)}</h1><p><b>{escape(run.result)}</b></p>"
+    yield from (f"<p>{escape(each)}</p>" for each in (*run.about, run.error, run.zeros) if each)
+    for table in (*run.checks, *run.tables):
+        yield table_html(table.title, table.heading, table.rows)
+        yield f"<p>{_left(table.left)}</p>" if table.left else ""
+    yield f"<h2>Where this comes from</h2>{list_html([f'{name}: {what}' for name, what in run.where])}"
+    yield f"<pre>{escape(run.command)}</pre>" if run.command else ""
+
+
+def _zeros(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"{'1 measure is' if len(names) == 1 else f'{len(names)} measures are'} 0: {', '.join(names)}."
+
+
+def _left(rows: int) -> str:
+    return f"{rows:,} more are in the JSON document."
 
 
 def _result(document: dict[str, Any]) -> str:
@@ -75,83 +135,46 @@ def _result(document: dict[str, Any]) -> str:
     return f"{word}: {met} of {len(document['expectations'])} expectations are met, {broken}."
 
 
-def _expectations(document: dict[str, Any]) -> str:
-    rows = []
-    for each in document["expectations"]:
-        sign = "<span class=good>met</span>" if each["passed"] else "<span class=bad>not met</span>"
-        cells = (str(each["line"]), each["text"], each["seen"])
-        texts = "".join(f"<td class=text>{escape(text)}" for text in cells)
-        rows.append(f"<tr><td>{each['at_s']:.3f} s{texts}<td class=text>{sign}")
-    return _table("Expectations", ("time", "line", "expectation", "seen", "result"), rows)
+def _tables(*all_tables: tuple[str, list[str], list[list[str]]]) -> list[Table]:
+    """Return the tables that have rows, long ones cut."""
+    return [
+        Table(title, heading, rows[:ROWS_MAX], max(0, len(rows) - ROWS_MAX))
+        for title, heading, rows in all_tables
+        if rows
+    ]
 
 
-def _violations(document: dict[str, Any]) -> str:
-    rows = []
-    for each in document["violations"]:
-        cells = (each["invariant"], f"{each['at']:.3f} s", ", ".join(each["objects"]), each["detail"])
-        rows.append("<tr>" + "".join(f"<td class=text>{escape(text)}" for text in cells))
-    return _table("Violations", ("invariant", "time", "objects", "what"), rows)
+def _expectations(document: dict[str, Any]) -> list[list[str]]:
+    return [
+        [f"{each['at_s']:.3f} s", str(each["line"]), each["text"], each["seen"], "met" if each["passed"] else "not met"]
+        for each in document["expectations"]
+    ]
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[str]) -> str:
-    if not rows:
-        return ""
-    heading = "<th>" + escape(names[0]) + "".join(f"<th class=text>{escape(name)}" for name in names[1:])
-    left = len(rows) - ROWS_MAX
-    more = f"<p>{left} more are in the JSON document.</p>" if left > 0 else ""
-    body = "".join(rows[:ROWS_MAX])
-    return f"<h2>{escape(title)}</h2><div class=scroll><table><tr>{heading}{body}</table></div>{more}"
+def _violations(document: dict[str, Any]) -> list[list[str]]:
+    return [
+        [each["invariant"], f"{each['at']:.3f} s", ", ".join(each["objects"]), each["detail"]]
+        for each in document["violations"]
+    ]
 
 
-def _plot(run: RunPage) -> str:
-    if not run.samples:
-        return ""
-    made = Run(run.document["seed"])
-    arm = ArmRuns("run", list(run.document.get("switches", ())), [made], bands_of([run.samples]))
-    return f"<h2>Pods by phase</h2><figure>{svg(arm, Frame([arm]))}</figure>"
-
-
-def _measures(document: dict[str, Any]) -> str:
+def _figures(document: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
+    """Return the measures that have a value, and the names of those that are 0."""
     found = {name: value for name, value in document.get("measures", {}).items() if value is not None}
     rows, zeros = [], []
     for name in in_order(found):
         measure = described(name)
-        if not found[name]:
+        if found[name]:
+            rows.append([label_of(measure), scale_of(measure.unit, [found[name]]).text(found[name])])
+        else:
             zeros.append(label_of(measure))
-            continue
-        text = scale_of(measure.unit, [found[name]]).text(found[name])
-        rows.append(f"<tr><td>{escape(label_of(measure))}<td class=text>{escape(text)}")
-    folded = ""
-    if zeros:
-        folded = f"<details><summary>{len(zeros)} measures are 0</summary><p>{escape(', '.join(zeros))}</p></details>"
-    return _table("Figures", ("", "this run"), rows) + folded
+    return rows, zeros
 
 
-def _pods(run: RunPage) -> str:
-    rows = []
-    for owner, fate, nodes, pods, first in run.fates:
-        cells = (owner, fate, nodes or "no node", first if pods > 1 else "")
-        rows.append(f"<tr><td>{pods:,} ×" + "".join(f"<td class=text>{escape(text)}" for text in cells))
-    return _table("Pods", ("pods", "owner", "became", "on", "the first"), rows)
-
-
-def _switches(document: dict[str, Any]) -> str:
-    rows = []
-    for text in document.get("switches", ()):
-        name, _, value = text.partition("=")
-        rows.append(f"<tr><td>{escape(name)}<td class=text>{escape(value)}")
-    return _table("Switches", ("switch", "value"), rows)
-
-
-def _where(run: RunPage) -> str:
-    document = run.document
-    texts = [
-        *run.where,
+def _where(document: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
         ("scenario", document["scenario"]),
         ("mode and seed", f"{document['mode']}, seed {document['seed']}"),
         ("digest", document["digest"] or "none: real processes"),
         ("time", f"{document['virtual_s']:g} s in the scenario, {document['wall_s']:g} s to run"),
     ]
-    lines = "".join(f"<dt>{escape(name)}<dd>{escape(text)}" for name, text in texts)
-    command = f"<pre><code>{escape(run.command)}</code></pre>" if run.command else ""
-    return f"<h2>Where this comes from</h2><dl class=where>{lines}</dl>{command}"

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
+from services.api.kwok.documents import load
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
@@ -40,7 +41,7 @@ class MeshPlan:
     `hosts` is the number of kubelet processes the nodes are dealt out to; 0 means min(3, nodes).
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
     `traced`: keep every span; it changes no decision, but costs time. `origin`: resource attributes
-    of these spans that name the run. `stages`: files of KWOK Stages.
+    of these spans that name the run. `stages`: files of KWOK documents, Stages and its other kinds.
     `own_switches`: by process or component, what is set there otherwise than everywhere. `window_s`: seconds for which
     the API server keeps changes, none besides; None: as ever. `state`: what a simulated mesh begins from, if anything.
     """
@@ -58,6 +59,11 @@ class MeshPlan:
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     window_s: float | None = None
     state: State | None = None
+
+    @property
+    def usage_files(self) -> tuple[str, ...]:
+        """The files of KWOK documents, if any of them says what pods use. Raises: KwokError."""
+        return self.stages if self.stages and load(self.stages)["ResourceUsage"] else ()
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""

@@ -17,6 +17,7 @@ from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import load_stages, read_stages
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
+from services.api.kwok.documents import load, read
 from services.api.switches import Switches, Value
 from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
@@ -116,6 +117,7 @@ def plan_of(
     try:
         LatencyModel.parse(scenario.latencies, seed)
         load_stages(scenario.stages)
+        load(scenario.stages, runs_commands=False)
     except ValueError as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
     made = MeshPlan(
@@ -157,6 +159,7 @@ def _unpacked(scenario: Scenario) -> Iterator[Scenario]:
                 read_configuration(block.text)
             else:
                 read_stages([(path, block.text)])
+                read([(path, block.text)])
         except ValueError as error:
             raise ScriptError(str(located(block, error))) from None
     with TemporaryDirectory(prefix="keplab-scenario-") as folder:

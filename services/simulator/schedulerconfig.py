@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubelet.stages import yaml_text
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.document import API_VERSION, KIND, Extender
@@ -24,6 +23,7 @@ from scheduler.entry import DEFAULT_SCHEDULER, Handle
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
 from scheduler.wiring import core_of
+from services.api.documents import yaml_text
 from services.api.meta import Document
 from services.api.switches import Switches
 from services.runtime.config import StartError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.errors import BadRequest
 from services.api.selectors import parse_label_selector
 

@@ -1,4 +1,4 @@
-"""The page in one file: the same modules, and inside it recordings, or the document of a comparison, or both.
+"""The page in one file: the same modules, and inside it recordings, or a comparison, or both, or runs.
 
 The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import map, the
 worker is text that becomes a Blob, and recordings are gzip'd and in base64. What is precomputed comes from the
@@ -55,11 +55,11 @@ PARTS: Final = {
     "objects": "tables of objects",
     "docs": "bodies of objects",
     "diff": "differences",
-    "comparison": "comparison",
+    "result": "result",
 }
 """What the parts of a file are called."""
 COMPARED: Final = "experiments"
-"""The page that shows a comparison."""
+"""The page that shows a comparison, or a run."""
 LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
@@ -95,33 +95,32 @@ class _Parts:
 
 
 class Embedded(NamedTuple):
-    """A comparison that a file holds. `document`: what the page is given of it; `plain`: HTML that is read where no
-    script runs."""
+    """What a file opens with: a comparison or runs. `document`: what the page is given of it; `plain`: HTML that is
+    read where no script runs; `name`: what its page is called."""
 
     document: Mapping[str, Any]
     plain: str
+    name: str = "Comparison"
 
 
-def write_page(
-    paths: Sequence[Path], out: Path, detail: str = EVERYTHING, comparison: Embedded | None = None
-) -> Written:
-    """Write the page with these recordings, and a comparison, into one file. Raises: Unreadable, of a recording that
-    cannot be read; ValueError for a detail that there is not, and where there is nothing to write; OSError."""
+def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, result: Embedded | None = None) -> Written:
+    """Write the page with these recordings, and what it opens with, into one file. Raises: Unreadable, of a recording
+    that cannot be read; ValueError for a detail that there is not, and where there is nothing to write; OSError."""
     if detail not in DETAILS:
         raise ValueError(f"detail: want {' or '.join(DETAILS)}, not {detail!r}")
-    text, sizes = page_text(paths, detail, comparison)
+    text, sizes = page_text(paths, detail, result)
     data = text.encode()
     out.write_bytes(data)
     return Written(out, len(data), sizes, _advice(out, len(data), sizes, detail))
 
 
 def page_text(
-    paths: Sequence[Path], detail: str = EVERYTHING, comparison: Embedded | None = None
+    paths: Sequence[Path], detail: str = EVERYTHING, result: Embedded | None = None
 ) -> tuple[str, dict[str, int]]:
-    """Return the page with these recordings, and a comparison, as text, and bytes by what they are. Raises: Unreadable,
-    of a recording that cannot be read; ValueError where there is nothing to write."""
+    """Return the page with these recordings, and what it opens with, as text, and bytes by what they are. Raises:
+    Unreadable, of a recording that cannot be read; ValueError where there is nothing to write."""
     runs = open_runs(paths)
-    if not runs and (paths or comparison is None):
+    if not runs and (paths or result is None):
         where = ", ".join(map(str, paths))
         raise ValueError(f"there is no recording in {where}" if where else "name a recording to write the page of")
     index: dict[str, Any] = {"first": "0", "runs": {}}
@@ -141,11 +140,11 @@ def page_text(
         for run in runs:
             run.recording.close()
     whole = _differences(decided)
-    if comparison is not None:
-        whole.put_json("comparison", comparison.document)
+    if result is not None:
+        whole.put_json("result", result.document)
     body += _elements("all", whole, sizes)
-    index["meta"] = _meta(listed, comparison)
-    return _page(index, body, comparison), dict(sizes)
+    index["meta"] = _meta(listed, result)
+    return _page(index, body, result), dict(sizes)
 
 
 def _elements(run: str, parts: _Parts, sizes: dict[str, int]) -> Iterator[str]:
@@ -166,7 +165,7 @@ def _differences(decided: Mapping[str, Sequence[Decision]]) -> _Parts:
     return made
 
 
-def _meta(listed: list[dict[str, Any]], comparison: Embedded | None) -> dict[str, Any]:
+def _meta(listed: list[dict[str, Any]], result: Embedded | None) -> dict[str, Any]:
     of_recordings = [name for name in documents.PAGES if name != COMPARED] if listed else []
     return {
         "version": "",
@@ -174,17 +173,18 @@ def _meta(listed: list[dict[str, Any]], comparison: Embedded | None) -> dict[str
         "runs": listed,
         "first": "0",
         "switches": [],
-        "pages": [*([COMPARED] if comparison is not None else []), *of_recordings],
-        "opens": COMPARED if comparison is not None else "",
-        "title": _title(comparison),
+        "pages": [*([COMPARED] if result is not None else []), *of_recordings],
+        "opens": COMPARED if result is not None else "",
+        "result": result.name if result is not None else "",
+        "title": _title(result),
         "palette": documents.palette(),
     }
 
 
-def _title(comparison: Embedded | None) -> str:
-    if comparison is None:
+def _title(result: Embedded | None) -> str:
+    if result is None:
         return "keplab"
-    return str(comparison.document["title"] or comparison.document["scenario"])
+    return str(result.document["title"] or result.document["scenario"])
 
 
 def _titled(run: dict[str, Any]) -> dict[str, Any]:
@@ -435,7 +435,7 @@ class _Bodies:
 # -- the file ----------------------------------------------------------------------------------------------
 
 
-def _page(index: Mapping[str, Any], body: Sequence[str], comparison: Embedded | None) -> str:
+def _page(index: Mapping[str, Any], body: Sequence[str], result: Embedded | None) -> str:
     """Return the page's text: the served one, with everything inside it and a policy that lets nothing else in."""
     text = (STATIC / INDEX).read_text(encoding="utf-8")
     served = _IMPORT_MAP.search(text)
@@ -462,12 +462,12 @@ def _page(index: Mapping[str, Any], body: Sequence[str], comparison: Embedded | 
         if "</" in each:
             raise ValueError(f'{what} has "</" in it, which would end the element that it stands in')
     quoted = msgspec.json.encode(index).decode().replace("<", "\\u003c")
-    plain = comparison.plain if comparison is not None else "This page needs scripts."
+    plain = result.plain if result is not None else "This page needs scripts."
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            f"<title>{escape(_title(comparison))}</title>\n",
+            f"<title>{escape(_title(result))}</title>\n",
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
             '<link rel="icon" href="data:,">\n',

@@ -8,9 +8,11 @@ from axe_playwright_python.sync_playwright import Axe
 from services.experiments.axis import ticks, time_ticks
 from services.experiments.document import recording_name
 from services.experiments.figures import Scale
+from services.experiments.run_page import RunPage
 from services.experiments.shown import page_document
 from services.recordings.format import SUFFIX
-from services.ui.comparison_page import comparison_page
+from services.scenarios.measures.register import MEASURES
+from services.ui.result_page import comparison_page, runs_page
 from tests.browser import recorded
 from tests.unit.experiments.runs import A, B, a_failed_run, a_run, compared
 
@@ -27,14 +29,16 @@ def rows(end_s, failed, peak):
     ]  # fmt: skip
 
 
-def a_comparison(end_s=2.0, seeds=7, **more):
-    """Two arms in which pods fail, run, or are never there, and measures of all states."""
+def a_comparison(end_s=2.0, seeds=7, differing=(), **more):
+    """Two arms in which pods fail, run, or are never there, and measures of all states; `differing`: more of those that
+    differ."""
     fates = {"fail": {f"web#{n}": ("Failed on n1",) for n in range(20)}, "unbind": {"web#0": ("Running on n2", 1.5)}}
     runs = [
         a_run(
             arm, seed, fates[arm], rows(end_s, (0.0, 15.0 + seed)[arm == "fail"], 30.0 + seed),
             pods_failed=(0.0, 15.0 + seed)[arm == "fail"], time_to_running_p50_s=0.2 + seed / (50 if arm == "fail" else 40),
             victims=0.0, unbinds=None, api_writes=9.0,
+            **{name: seed / 7 + len(arm) for name in differing},
         )
         for seed in range(seeds) for arm in ("fail", "unbind")
     ]  # fmt: skip
@@ -290,9 +294,15 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(file, new_page, 
 
 
 def test_it_prints_on_two_sheets_in_light_colours(tmp_path, new_page):
+    """As many measures differ as in the runaway."""
+    differing = [
+        each.name
+        for each in MEASURES
+        if each.name not in ("pods_failed", "victims", "unbinds", "api_writes", "time_to_running_p50_s")
+    ][:20]
     page = new_page(scheme="dark")
-    page.open(written(tmp_path, a_comparison(about="What it is about. " * 20)), shows=DRAWN)
-    assert 1 <= page.sheets() <= 2
+    page.open(written(tmp_path, a_comparison(differing=differing, about="What it is about. " * 20)), shows=DRAWN)
+    assert 2 == page.sheets()
     page.raw.emulate_media(media="print")
 
     assert ["#fbfaf7", "none", "none"] == page.ask(
@@ -330,3 +340,50 @@ def test_recordings_of_one_seed_are_opened_from_the_comparison(tmp_path, new_pag
     names = page.ask("() => [...document.querySelectorAll('.rail .name')].map((each) => each.textContent)")
     assert {"Comparison", "Cluster", "Difference"} <= set(names)
     assert "unbind · seed 3" == page.ask("() => document.querySelector('.top select').selectedOptions[0].textContent")
+
+
+def test_a_thousand_seeds_are_as_many_dots_as_can_be_seen_and_the_rest_is_counted(tmp_path, new_page):
+    values = [float(seed % 3) for seed in range(1000)]
+    runs = [
+        a_run(arm, seed, pods_failed=value + (arm == "fail"))
+        for seed, value in enumerate(values)
+        for arm in ("fail", "unbind")
+    ]
+    page = new_page()
+    page.open(written(tmp_path, compared(runs)), shows=DRAWN)
+    rows = page.ask(
+        "() => [...document.querySelectorAll('.dots g')].map((row) => row.querySelectorAll('circle').length)"
+    )
+    page.raw.click("tr[data-measure=pods_failed] button")
+    page.until("() => document.querySelector('tr.runs')")
+
+    assert [3, 3] == rows
+    assert "fail, 334 seeds: 1" == page.ask("() => document.querySelector('.dots title').textContent")
+    assert "800 more seeds are in the JSON document." in page.text("tr.runs")
+
+
+# --- single runs
+
+
+def test_the_page_of_a_run_has_what_was_expected_its_figures_and_its_plot(tmp_path, new_page):
+    document = {
+        "scenario": HOSTILE, "mode": "simulated", "seed": 3, "switches": ["kubelet.on_reject=unbind"], "digest": "0a1b",
+        "passed": False, "error": "", "measures": {"time_to_running_p50_s": 1.5, "unbinds": 0.0}, "virtual_s": 5.0,
+        "wall_s": 0.5, "violations": [],
+        "expectations": [{"line": 3, "text": "expect x", "passed": False, "seen": HOSTILE, "at_s": 1.25}],
+    }  # fmt: skip
+    path = tmp_path / "run.html"
+    path.write_text(runs_page([RunPage(document, samples=rows(2.0, 1.0, 5.0), command="keplab run x.txt")]))
+    page = new_page(scheme="dark")
+    page.open(path, shows=DRAWN)
+    cells = page.ask(
+        "() => [...document.querySelectorAll('section:first-of-type tbody td')].map((cell) => cell.textContent)"
+    )
+
+    assert (HOSTILE, f"Run · {HOSTILE}") == (page.text("h1"), page.ask("() => document.title"))
+    assert ["1.250 s", "3", "expect x", HOSTILE, "not met"] == cells
+    assert 3 == page.ask("() => document.querySelectorAll('.phase-plot .median').length")
+    assert "Time to Running, p50\t1.50 s" in page.text("article")
+    assert "keplab run x.txt" == page.text(".command code")
+    assert [] == [each["id"] for each in Axe().run(page.raw).response["violations"]]
+    assert 1 == page.sheets()

@@ -162,7 +162,8 @@ def test_14_pods_that_ran_run_on_their_nodes_and_none_restarts(data, tmp_path):
         "".join(
             f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: r-{n}, namespace: default, labels: {{app: r}}}}\n"
             f"spec: {{nodeName: node-{n % 2}, containers: [{{name: a, image: x, resources: {{requests: {{cpu: 50m}}}}}}]}}\n"
-            "status: {phase: Running, containerStatuses: [{name: a, image: x, imageID: x, ready: true, restartCount: 3}]}\n"
+            "status: {phase: Running, startTime: '2026-01-02T03:04:04Z', containerStatuses: [{name: a, image: x, imageID: x, "
+            "ready: true, restartCount: 3, state: {running: {startedAt: '2026-01-02T03:04:05Z'}}}]}\n"
             for n in range(50)
         )
     )
@@ -176,7 +177,73 @@ def test_14_pods_that_ran_run_on_their_nodes_and_none_restarts(data, tmp_path):
         assert time.monotonic() < deadline, len(found)
     nodes = Counter(each["spec"]["nodeName"] for each in found)
     assert nodes == {"node-0": 25, "node-1": 25}
-    assert {each["status"]["containerStatuses"][0]["restartCount"] for each in found} == {0}
+    states = [(each["status"]["startTime"], *each["status"]["containerStatuses"]) for each in found]
+    assert {(at, one["restartCount"], one["state"]["running"]["startedAt"]) for at, one in states} == {
+        ("2026-01-02T03:04:04Z", 3, "2026-01-02T03:04:05Z")
+    }
+
+
+OWNED = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default, uid: d-1, annotations: {deployment.kubernetes.io/revision: "4"}}
+spec: {replicas: 2, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: SPEC}}
+status: {replicas: 2, readyReplicas: 2, updatedReplicas: 2, availableReplicas: 2, observedGeneration: 7}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  {name: web-h, namespace: default, uid: r-1, labels: {app: web, pod-template-hash: h},
+  annotations: {deployment.kubernetes.io/revision: "4", deployment.kubernetes.io/desired-replicas: "2"},
+  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d-1, controller: true}]}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web, pod-template-hash: h}}
+  template: {metadata: {labels: {app: web, pod-template-hash: h}}, spec: SPEC}
+status: {replicas: 2, readyReplicas: 2}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: over, namespace: default, uid: j-1}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: x}]}}}
+status:
+  succeeded: 1
+  startTime: "2026-01-02T03:04:04Z"
+  completionTime: "2026-01-02T03:05:04Z"
+  conditions: [{type: SuccessCriteriaMet, status: "True"}, {type: Complete, status: "True"}]
+""".replace("SPEC", "{containers: [{name: a, image: x}]}")
+
+
+def test_13_a_deployment_keeps_its_pods_and_a_job_that_is_over_is_not_run_again(data, tmp_path):
+    file = tmp_path / "owned.yaml"
+    pods = (
+        f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: web-h-{n}, namespace: default, labels: {{app: web, "
+        "pod-template-hash: h}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-h, uid: r-1, controller: true}]}\n"
+        f"spec: {{nodeName: node-{n}, containers: [{{name: a, image: x}}]}}\n"
+        "status: {phase: Running, startTime: '2026-01-02T03:04:04Z', containerStatuses: [{name: a, image: x, imageID: x, "
+        "ready: true, restartCount: 3, state: {running: {startedAt: '2026-01-02T03:04:05Z'}}}]}\n"
+        for n in range(2)
+    )
+    file.write_text(OWNED + "".join(pods))
+
+    def named(kind, prefix):
+        found = json.loads(keplab("get", kind, "--data", data, "-o", "json").stdout)["items"]
+        return sorted(each["metadata"]["name"] for each in found if each["metadata"]["name"].startswith(prefix))
+
+    assert json.loads(keplab("import", file, "--data", data, "-o", "json").stdout)["failures"] == []
+
+    deadline = time.monotonic() + 60
+    web = {}
+    while web.get("observedGeneration") != 1 or web.get("readyReplicas") != 2:
+        web = json.loads(keplab("get", "deployment/web", "--data", data, "-o", "json").stdout)["status"]
+        assert time.monotonic() < deadline, web
+    assert (named("pods", "web-"), named("rs", "web-")) == (["web-h-0", "web-h-1"], ["web-h"])
+    assert named("pods", "over-") == []
+    status = json.loads(keplab("status", "--data", data, "-o", "json").stdout)
+    assert (status["faults"], status["conditions"]) == ([], []), "nothing is paused any more"
+    for path in ("apis/apps/v1/namespaces/default/deployments/web", "apis/batch/v1/namespaces/default/jobs/over"):
+        delete(data, f"/{path}")
 
 
 def test_an_export_is_imported_and_counted(data, tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.mesh_state import state_of
 from services.runtime.mesh_directory import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -353,6 +354,26 @@ def test_pages_of_the_listed_origins_may_call_and_no_others(mesh):
     assert mesh.ask("PUT", "/reset", **other)[0] == 403
     assert mesh.ask("GET", "/export", Host="evil.example")[0] == 403
     assert mesh.ask("POST", "/import", b"{}", Content_Type="text/plain")[0] == 415
+
+
+def test_a_mesh_whose_store_is_in_memory_is_saved_and_restored(mesh, tmp_path):
+    """Simulator 4.3: exact, at one version."""
+    assert mesh.ask("POST", "/import", {"namespaces": [{"metadata": {"name": "kept"}}]})[0] == 200
+    (before,) = mesh.ask("GET", "/export")[2]["namespaces"]
+    file = tmp_path / "one.keplab"
+
+    saved = keplab("snapshot", "save", str(file), "--data", str(mesh.data), "-o", "json")
+    assert saved.returncode == 0, saved.stderr
+    restored = keplab("snapshot", "restore", str(file), "--data", str(tmp_path / "m"))
+
+    assert "its store was memory's; it goes on in SQLite's" in restored.stdout
+    state = state_of(tmp_path / "m", 0)
+    assert (state.rv, len(state.objects)) == tuple(
+        json.loads(saved.stdout)[key] for key in ("resourceVersion", "objects")
+    )
+    (found,) = (each for each in state.of("namespaces") if each["metadata"]["name"] == "kept")
+    assert found["metadata"] == before["metadata"]
+    assert mesh.ask("PUT", "/reset")[0] == 202
 
 
 def test_killing_the_api_loses_nothing(mesh):

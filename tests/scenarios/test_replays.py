@@ -107,6 +107,54 @@ def test_14_pods_that_run_go_on_running_with_the_nodes_share_that_they_had(recor
     assert [line for line in lines if line.ev in ("kubelet.container_start", "sched.bind")] == []
 
 
+DEPLOYMENT = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default, uid: deployment-1, annotations: {deployment.kubernetes.io/revision: "4"}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: app, resources: {requests: {cpu: 500m}}}]}
+status: {replicas: 3, readyReplicas: 3, updatedReplicas: 3, availableReplicas: 3, observedGeneration: 1}
+"""
+OWNED = (
+    SET.replace("replicas: 50", "replicas: 3")
+    .replace("readyReplicas: 50", "readyReplicas: 3")
+    .replace(
+        "uid: set-1}",
+        "uid: set-1, labels: {app: web},\n  annotations: {deployment.kubernetes.io/revision: '4'}, ownerReferences: "
+        "[{apiVersion: apps/v1, kind: Deployment, name: web, uid: deployment-1, controller: true}]}",
+    )
+)
+
+
+@pytest.mark.parametrize(("keeps_owners", "pods"), [(True, 4), (False, 3)], ids=["kept", "dropped"])
+def test_13_a_pod_that_is_preempted_comes_again_where_its_owner_came_too(recording, keeps_owners, pods):
+    made = [POD.format(n=n, node=0) for n in range(3)]
+    owner = next(line for line in made[0].splitlines(keepends=True) if "ownerReferences" in line)
+    if not keeps_owners:  # as `keplab import --drop-owners` leaves them
+        made = [each.replace(owner, "") for each in made]
+    owners = [DEPLOYMENT, OWNED] if keeps_owners else []
+    parts = [NODES.format(n=0).replace("cpu: 32", "cpu: 2"), *owners, *made]
+
+    result = ran(
+        recording(*parts),
+        "wait 5s",
+        "expect count pods name=web-[012] phase=Running == 3",
+        "priorityclass high value=100",
+        "pod high cpu=1 priority-class=high",
+        "expect within 60s count pods name=high phase=Running == 1",
+        "wait 10s",
+        f"expect count pods == {pods}",
+    )
+
+    assert unmet(result) == []
+    assert result.violations == []
+
+
 def test_14_pods_that_come_onto_nodes_with_kubelets_go_on_as_they_were(recording):
     snapshot = recording(NODES.format(n=0), SET.replace("50", "2"), *(POD.format(n=n, node=0) for n in range(2)))
     snapshot.write_text(snapshot.read_text().replace("restartCount: 0", "restartCount: 3"))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kubelet.dra.emulated.definition import NODE_NAME, DriverDefinition, parse_drivers, parse_options, read_definition
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.meta import Document
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")

@@ -10,9 +10,11 @@ Clauses are separated by `;`, quantities are Kubernetes' own:
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
+from services.api.meta import Document
 from services.api.quantity import amount, milli, units
 from services.api.times import seconds_in
 
@@ -37,6 +39,19 @@ class Point(msgspec.Struct, frozen=True):
     age_s: float
     value: int
     is_reached_evenly: bool = False
+
+
+class UsageDocuments(Protocol):
+    """What documents say that pods use, where their own annotations do not (`services/api/kwok/usage`)."""
+
+    failures: dict[str, str]
+    """The last error of each expression that could not be evaluated."""
+
+    def says(self, pod: Document, container: str) -> bool:
+        """Whether a document says what the container uses, and the pod's own annotation does not."""
+
+    def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
+        """Return how much of a resource a container uses, in cores or bytes."""
 
 
 Curves = dict[str, tuple[Point, ...]]

@@ -34,7 +34,7 @@ from services.scenarios.revision import revision
 from services.scenarios.run import load_scenario, measures_of, plan_of
 from services.scenarios.script.scenario import ScriptError
 from services.scenarios.sweep import runs_of
-from services.ui.comparison_page import comparison_page
+from services.ui.result_page import comparison_page
 
 
 @click.command(

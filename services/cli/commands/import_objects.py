@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +18,11 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
+from services.api.times import format_time
 from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
+    controllers_paused,
     format_option,
     loaded_document,
     mesh_client,
@@ -30,7 +34,6 @@ from services.cli.exchange.files import (
     source_of,
     writing,
 )
-from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import progress_bar
 from services.cli.output import (
     EXIT_FAILED,
@@ -302,8 +305,8 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
         with progress_bar("loading", quiet=False, is_transient=True) as bar:
             task = bar.add_task("", total=count)
             loader = Loader(client, rules, progress=lambda done, _: bar.update(task, completed=done))
-            async with controllers_paused(data) as pause:
-                return await loader.load(pause.noting(objects))
+            async with controllers_paused(data) as noted:
+                return await loader.load(noted.of(objects))
 
 
 def _count(objects: Iterator[Placed], output: str) -> int:
@@ -422,11 +425,32 @@ def _into_recording(
     wanted: Wanted | None,
     lenient: bool,
 ) -> int:
-    from services.cli.exchange.into_recording import write_recording
+    """Make a recording of the files, and return the exit code."""
+    from services.exchange.into_recording import NOT_RECORDED, write_recording
+    from services.recordings.format import Meta
+    from services.scenarios.revision import revision
 
     reading = Reading(RealClock().wall(), lenient, options)
-    title = ", ".join(each.name for each in files)
-    return write_recording(path, title, _streams(files, format_name, reading), reading.began_wall_s, wanted)
+    streams = _streams(files, format_name, reading)
+    now = format_time(reading.began_wall_s)
+    meta = Meta(
+        title=", ".join(each.name for each in files),
+        versions={"keplab": revision().version, "revision": revision().text},
+        started=now,
+        ended=now,
+        command=shlex.join(["keplab", *sys.argv[1:]]),
+        not_recorded=[NOT_RECORDED],
+        about=[each.source for each, _ in streams if each.source],
+    )
+    made = write_recording(path, meta, [stream for _, stream in streams], reading.began_wall_s, wanted)
+    for _, stream in streams:
+        show_notes(stream)
+    for line in made.left_out.lines():
+        click.echo(f"  left out: {line}")
+    if made.failure:
+        fail(made.failure, EXIT_FAILED)
+    click.echo(f"{made.versions} versions are in {path}; try: keplab ui --run {path}")
+    return EXIT_OK
 
 
 def scenario_text(

@@ -21,6 +21,7 @@ from services.cli.exchange.files import (
     anonymise_option,
     anonymised_copy,
     client_of,
+    controllers_paused,
     format_option,
     loaded_document,
     mesh_api,
@@ -34,7 +35,6 @@ from services.cli.exchange.files import (
     show_played,
     source_of,
 )
-from services.cli.exchange.pausing import controllers_paused
 from services.cli.live import PodsView
 from services.cli.output import (
     EXIT_FAILED,
@@ -263,8 +263,8 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
             keeps_existing=is_simulators,
             has_kubelets=True,
         )
-        async with controllers_paused(data) as pause:
-            loaded = await Loader(client, rules).load(pause.noting(stream.objects))
+        async with controllers_paused(data) as noted:
+            loaded = await Loader(client, rules).load(noted.of(stream.objects))
         player = Player(client, clock, rules, speed=speed, loaded=loaded, is_lenient=lenient, binder=binder)
         gate = LifecycleGate(api, clock, seeded_random(None), stream.runtimes, speed=speed) if stream.runtimes else None
         lives = asyncio.create_task(gate.run()) if gate is not None else None

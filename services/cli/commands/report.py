@@ -59,8 +59,8 @@ def COMMAND(source: str, report: Path | None, runs: str, output: str) -> int:  #
 
 def _of_run(folder: RunsFolder, record: RunRecord) -> str:
     """Return the page of what was recorded. Raises: Unreadable."""
-    from services.experiments.run_page import RunPage, run_page
-    from services.ui.comparison_page import comparison_page
+    from services.experiments.run_page import RunPage
+    from services.ui.result_page import comparison_page, runs_page
 
     match record.kind:
         case "comparison":
@@ -76,14 +76,14 @@ def _of_run(folder: RunsFolder, record: RunRecord) -> str:
     ]
     fates = [(fate.owner, fate.outcome, fate.nodes, fate.pods, fate.first) for fate in record.fates]
     made = RunPage(record.result, record.title, record.about, record.samples, fates, where, record.command)
-    return run_page([made])
+    return runs_page([made])
 
 
 def _of_file(file: Path) -> str:
     """Return the page of a document that was printed or saved; what is none ends the command."""
     from services.experiments.document import DocumentError, read_document
-    from services.experiments.run_page import RunPage, run_page
-    from services.ui.comparison_page import comparison_page
+    from services.experiments.run_page import RunPage
+    from services.ui.result_page import comparison_page, runs_page
 
     try:
         data = file.read_bytes()
@@ -103,4 +103,4 @@ def _of_file(file: Path) -> str:
             fail(f"{file}: {what}: element {number} has no {', '.join(missing[:3])}")
     if not runs:
         fail(f"{file}: there is no run in it")
-    return run_page([RunPage(each, command=each.get("command", "")) for each in runs])
+    return runs_page([RunPage(each, command=each.get("command", "")) for each in runs])

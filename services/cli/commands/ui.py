@@ -160,8 +160,8 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
 def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
     """Write the page with these recordings, and perhaps a comparison, into one file; return the exit code."""
     from services.recordings.format import Unreadable
-    from services.ui.comparison_page import embedded, recordings_text, sorted_out
     from services.ui.page import write_page
+    from services.ui.result_page import embedded, recordings_text, sorted_out
 
     try:
         made, recordings = sorted_out(paths)
@@ -170,8 +170,8 @@ def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
     except OSError as error:
         fail(f"cannot read {error.filename}: {error.strerror}")
     try:
-        comparison = embedded(made, recordings_text(len(recordings))) if made is not None else None
-        written = write_page(recordings, out, detail, comparison)
+        result = embedded(made, recordings_text(len(recordings))) if made is not None else None
+        written = write_page(recordings, out, detail, result)
     except (Unreadable, ValueError) as error:
         fail(str(error))
     except OSError as error:

@@ -107,10 +107,17 @@ Examples:
 @click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
 @click.option(
     "--stages",
+    "--kwok",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="KWOK Stages that move pods and nodes instead of emulated containers; may be repeated",
+    help="KWOK documents: Stages, which move pods and nodes instead of emulated containers, and its other kinds; "
+    "may be repeated",
+)
+@click.option(
+    "--host-commands",
+    is_flag=True,
+    help="commands of KWOK's Execs with `local` and of PortForwards run on this machine",
 )
 @click.option(
     "--static-pods",

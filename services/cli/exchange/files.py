@@ -6,8 +6,9 @@ import gzip
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -24,10 +25,15 @@ from services.exchange.kubeconfig import Access, read_access
 from services.exchange.load import Loaded
 from services.exchange.player import Played
 from services.exchange.reading import Source
-from services.exchange.stream import Refused, Stream
+from services.exchange.rules import owners_of
+from services.exchange.stream import Placed, Refused, Stream
+from services.runtime.components import CLAIM_CONTROLLER, component_of
+from services.runtime.faults.pausing import paused
 from services.runtime.mesh_directory import read_state
 from services.runtime.real import RealClock, seeded_random
 
+SCHEDULER_PROCESS = "scheduler"
+PAUSED = (SCHEDULER_PROCESS, "controllers", CLAIM_CONTROLLER)
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN_MAX = 10
 
@@ -175,6 +181,39 @@ async def mesh_client(data: Path, identity: Identity = ADMIN) -> AsyncIterator[C
 def client_of(api: Api) -> Client:
     """Return the client whose writes are called keplab's."""
     return Client(api, RealClock(), seeded_random(None), field_manager="keplab-import")
+
+
+@dataclass
+class Noted:
+    """What of the objects that are loaded matters to controllers and schedulers. `bound`: whether pods with a node are
+    among them, or pods without."""
+
+    is_owned: bool = False
+    bound: set[bool] = field(default_factory=set)
+
+    def of(self, objects: Iterable[Placed]) -> Iterator[Placed]:
+        """Yield the objects, and note them."""
+        for each in objects:
+            self.is_owned = self.is_owned or bool(owners_of(each.document))
+            if each.document.get("kind") == "Pod":
+                self.bound.add(bool((each.document.get("spec") or {}).get("nodeName")))
+            yield each
+
+    def must_see_all(self, process: str) -> bool:
+        """Whether a process would decide wrongly on a part of them: changes of different kinds come in any order."""
+        return len(self.bound) > 1 if component_of(process) == SCHEDULER_PROCESS else self.is_owned
+
+
+@asynccontextmanager
+async def controllers_paused(data: Path) -> AsyncIterator[Noted]:
+    """Pause what decides in the mesh on a directory while objects are loaded, which are noted.
+
+    On a part of a snapshot controllers would make another ReplicaSet of a Deployment before its own is there, or run a
+    Job again that is over.
+    """
+    noted = Noted()
+    async with paused(data, PAUSED, noted.must_see_all, lambda line: click.echo(line, err=True)):
+        yield noted
 
 
 def show_notes(stream: Stream, *, err: bool = False) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
 from services.exchange.reading import LIMITS, Piece, Source, checked_object, document_of, json_elements, json_object

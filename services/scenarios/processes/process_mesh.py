@@ -283,6 +283,9 @@ def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
             *(("--stages-seed", str(plan.seed)) if plan.stages else ()),
         ],
     }
+    if usage_files := plan.usage_files:
+        made["apiserver"] += [word for file in usage_files for word in ("--kwok", str(Path(file).absolute()))]
+        made["apiserver"] += ["--kwok-seed", str(plan.seed)]
     if plan.window_s is not None:
         made["apiserver"] += ["--window-s", str(plan.window_s), "--window-changes", "0"]
     for name, words in plan.own_switches:

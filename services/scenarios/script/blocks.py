@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver_fake.schema.schemas import Mistyped, conform, shape_of
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.resources import resource_of_kind, resources

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubelet.stages import yaml_text
+from services.api.documents import yaml_text
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 

@@ -357,6 +357,32 @@ def stages(read: Scenario, step: Step) -> Scenario:
 
 
 @setting(
+    Argument(FILE, "files beside the scenario", count="some"),
+    block="KWOK documents",
+    examples=(
+        """\
+# Every container uses half of what it asks for, and no annotation says so
+kwok <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterResourceUsage
+metadata: {name: half}
+spec:
+  usages:
+  - usage:
+      cpu: {expression: 'container.resources.requests["cpu"] / 2'}
+EOF
+nodes n1 cpu=8
+pod a cpu=1
+expect within 1s each pods name=a phase == Running
+""",
+    ),
+)
+def kwok(read: Scenario, step: Step) -> Scenario:
+    """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
+    return stages(read, step)
+
+
+@setting(
     _FILE,
     block="a KubeSchedulerConfiguration",
     examples=(

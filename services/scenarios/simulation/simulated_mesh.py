@@ -145,6 +145,8 @@ class SimMesh:
 
         own = switches("apiserver")
         api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=own)
+        if usage_files := self.plan.usage_files:
+            api = replace(api, kwok=usage_files, kwok_seed=self.plan.seed)
         if self.plan.window_s is not None:
             api = replace(api, window_s=self.plan.window_s, window_changes=0)
         self._add("apiserver", partial(build_apiserver, api), Identity("system:apiserver"))

@@ -12,11 +12,11 @@ import pytest
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from kubelet.runtime import reported as kubelets
 from services.api.errors import BadRequest, Forbidden
-from services.api.identity import ADMIN, SCHEDULER
+from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity
 from services.api.meta import Key
 from services.api.resources import resources
 from services.api.switches import Switches
-from services.api.wire import Request, encode
+from services.api.wire import Request, WatchRequest, encode
 from services.client.client import Client, request_of
 from services.exchange.format import Reading, open_stream
 from services.exchange.load import Loader
@@ -386,3 +386,24 @@ def test_writing_past_admission_needs_the_switch_and_an_administrator():
     check_raw(ADMIN, on)
     with pytest.raises(Forbidden, match="is for administrators"):
         check_raw(SCHEDULER, on)
+
+
+def test_what_a_controllers_role_does_not_allow_is_counted_and_what_clients_are_refused_is_not():
+    async def scenario():
+        async with Machine().server() as server:
+            job = Client(server.api_for(controller_identity("job-controller")), LoopClock(), random.Random(1))
+            for _ in range(2):
+                with pytest.raises(Forbidden):
+                    await job.list("secrets")
+            with pytest.raises(Forbidden):
+                server.open_watch(controller_identity("job-controller"), WatchRequest(resource="secrets"), lambda: None)
+            with pytest.raises(Forbidden):
+                await Client(
+                    server.api_for(Identity("jane", ("system:authenticated",))), LoopClock(), random.Random(1)
+                ).list("secrets")
+            return {str(name): value for name, value in server.metrics().items() if "forbidden" in name}
+
+    found = simloop.run(scenario())
+
+    name = 'keplab_requests_forbidden_total{user="system:controller:job-controller",verb="%s",resource="secrets"}'
+    assert found == {name % "list": 2, name % "watch": 1}

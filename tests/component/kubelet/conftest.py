@@ -71,7 +71,9 @@ class World:
 
     async def __aenter__(self):
         self.api_life = Lifetime("apiserver", 1)
-        config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
+        config = ApiServerConfig(
+            name="apiserver", engine="memory", grpc_port=None, rest_port=None, kwok=self.config.stages
+        )
         seams = self.seams("apiserver", self.api_life, DiskImage(), Identity("system:apiserver"))
         self.apiserver = build_apiserver(config, seams)
         self.network.open(self.apiserver.server.api_for, self.api_life)

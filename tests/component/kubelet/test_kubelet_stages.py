@@ -381,3 +381,101 @@ def test_what_a_stage_applies_is_a_slice_or_refused(simulate, tmp_path):
     (said, *_) = simulate(scenario, stages=(stages_file(tmp_path, spec, kind="Node"),))
 
     assert "v1 ConfigMap is not applied; resource.k8s.io/v1 ResourceSlice is" in said
+
+
+CPUS = """\
+  selector:
+    matchExpressions:
+    - cel: {expression: "has(self.metadata.annotations) && 'example.com/cpus' in self.metadata.annotations"}
+    - key: '.status.conditions.[] | select( .type == "Ready" ) | .status'
+      operator: In
+      values: ['True']
+    - cel: {expression: "!('example.com/published' in self.metadata.annotations)"}
+  weight: 1
+  steps:
+  - apply:
+      template: |
+        {{ $node := .metadata.name }}
+        {{ $cpus := atoi (index .metadata.annotations "example.com/cpus") }}
+        {{ $zones := atoi (index .metadata.annotations "example.com/zones" | default "1") }}
+        {{ $base := div $cpus $zones }}
+        {{ $rem := mod $cpus $zones }}
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceSlice
+        metadata:
+          name: {{ $node }}-cpus
+          annotations: {example.com/zones: {{ $zones | Quote }}}
+          ownerReferences: [{apiVersion: v1, kind: Node, name: {{ $node }}, uid: {{ .metadata.uid | Quote }}}]
+        spec:
+          driver: cpu.example.com
+          nodeName: {{ $node }}
+          pool: {name: {{ $node }}, generation: 1, resourceSliceCount: 1}
+          devices:
+          {{ range $zone := until $zones }}
+          {{ $count := add $base (ternary 1 0 (lt $zone $rem)) }}
+          - name: zone{{ printf "%03d" $zone }}
+            attributes:
+              example.com/cpus: {int: {{ $count }}}
+              example.com/least: {int: {{ int (ceil (divf $cpus $zones)) }}}
+          {{ end }}
+  - patch:
+      root: metadata
+      template: |
+        annotations:
+          example.com/published: {{ printf "%s/%s" (index .metadata.annotations "example.com/cpus") "x" | Quote }}
+"""
+REPAIR = """\
+  selector:
+    matchExpressions:
+    - cel: {expression: "!has(self.metadata.deletionTimestamp)"}
+    - cel: {expression: "self.spec.driver == 'cpu.example.com'"}
+    - cel:
+        expression: "!has(self.spec.devices) || size(self.spec.devices) != int(self.metadata.annotations['example.com/zones'])"
+  delay: {durationFrom: {cel: {expression: "duration('2s')"}}}
+  steps:
+  - patch:
+      root: spec
+      template: |
+        devices:
+        {{ range $zone := until (atoi (index .metadata.annotations "example.com/zones")) }}
+        - name: zone{{ printf "%03d" $zone }}
+        {{ end }}
+"""
+
+
+def test_a_slice_that_stages_published_is_repaired_by_stages_of_slices(simulate, tmp_path):
+    slices = "resourceslices.resource.k8s.io"
+
+    async def scenario(world):
+        said = {"example.com/cpus": "5", "example.com/zones": "2"}
+        await world.admin.patch("nodes", Key("", "n1"), {"metadata": {"annotations": said}})
+        await asyncio.sleep(15.0)
+        published = await world.admin.get(slices, Key("", "n1-cpus"))
+        # What another client writes is seen within ten seconds; the stage's own delay is two.
+        await world.admin.patch(slices, Key("", "n1-cpus"), {"spec": {"devices": [{"name": "other"}]}})
+        broken_s = world.clock.now()
+        while len((await world.admin.get(slices, Key("", "n1-cpus")))["spec"]["devices"]) == 1:
+            assert world.clock.now() < broken_s + 15
+            await asyncio.sleep(0.1)
+        repaired_s = world.clock.now() - broken_s
+        await asyncio.sleep(30.0)
+        played = [line.data["stage"] for line in world.lines("node.stage")]
+        return published, repaired_s, await world.admin.get(slices, Key("", "n1-cpus")), played
+
+    publish = HEAD.format(name="publish", kind="Node") + CPUS
+    repair = (
+        HEAD.format(name="repair", kind="ResourceSlice").replace("apiGroup: v1", "apiGroup: resource.k8s.io/v1")
+        + REPAIR
+    )
+    file = tmp_path / "stages.yaml"
+    file.write_text(f"{publish}---\n{repair}")
+
+    published, repaired_s, repaired, played = simulate(scenario, stages=(str(file),))
+
+    devices = published["spec"]["devices"]
+    assert [device["name"] for device in devices] == ["zone000", "zone001"]
+    assert [device["attributes"]["example.com/cpus"]["int"] for device in devices] == [3, 2]
+    assert [device["attributes"]["example.com/least"]["int"] for device in devices] == [3, 3]
+    assert 2.0 <= repaired_s <= 12.2
+    assert [device["name"] for device in repaired["spec"]["devices"]] == ["zone000", "zone001"]
+    assert played == ["publish", "repair"]

@@ -42,7 +42,7 @@ def decoded(found, key):
     return json.loads(found[key])
 
 
-def test_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
+def test_ks_02_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
     async def scenario(world):
         for name in ("n1", "n3"):
             await world.node(name)
@@ -59,6 +59,9 @@ def test_a_scheduled_pod_carries_every_plugins_answer_for_every_node(play):
     assert filtered["n2"]["NodeResourcesFit"] == "Insufficient cpu"
     assert set(filtered["n1"].values()) == {"passed"}
     assert decoded(found, "finalscore-result")["n1"]["TaintToleration"] == "300"
+    sums = {node: sum(map(int, each.values())) for node, each in decoded(found, "finalscore-result").items()}
+    assert sums[found["selected-node"]] == max(sums.values())
+    assert decoded(found, "prescore-result")["TaintToleration"] == "success", "as upstream's plugin answers"
     assert decoded(found, "reserve-result") == {"DynamicResources": "success", "VolumeBinding": "success"}
     assert decoded(found, "permit-result") == {}, "no plugin was asked"
     assert decoded(found, "prebind-result") == {}, "no plugin had work"
@@ -218,9 +221,9 @@ def test_ks_06_extenders_answers_stand_under_their_prefix_in_the_fields_of_go(pl
 
 def test_ks_05_what_is_written_fits_and_says_what_was_left_out_while_explain_has_all(play):
     async def scenario(world):
-        for number in range(600):
+        for number in range(5000):
             await world.node(f"n{number:04}")
-        await nodes_seen(world, 600)
+        await nodes_seen(world, 5000)
         await world.pod("p", cpu="1")
         await world.until(world.bound("p"))
         found = await annotations(world, "p")
@@ -232,10 +235,10 @@ def test_ks_05_what_is_written_fits_and_says_what_was_left_out_while_explain_has
     for key, value in written.items():
         assert key == "selected-node" or isinstance(json.loads(value), dict | list)
     kept = decoded(written, "truncated")["filter-result"]
-    assert (kept["nodes"], kept["kept"]) == (600, len(decoded(written, "filter-result")))
+    assert (kept["nodes"], kept["kept"]) == (5000, len(decoded(written, "filter-result")))
     assert written["selected-node"] in decoded(written, "finalscore-result")
     for key in ("filter-result", "score-result", "finalscore-result"):
-        assert len(json.loads(explained[PREFIX + key])) == 600
+        assert len(json.loads(explained[PREFIX + key])) == 5000
 
 
 def test_each_attempt_stays_in_the_history(play):

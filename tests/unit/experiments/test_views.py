@@ -114,7 +114,7 @@ def test_long_lists_of_problems_are_cut_and_counted():
 
 
 def test_what_is_read_without_scripts_escapes_what_came_from_a_cluster():
-    runs = [a_run(arm, 0, {HOSTILE: (HOSTILE + arm,)}, pods_failed=ord(arm[0])) for arm in ("fail", "unbind")]
+    runs = [a_run(arm, 0, {HOSTILE: (HOSTILE + arm,)}, **{HOSTILE: ord(arm[0])}) for arm in ("fail", "unbind")]
     runs += [a_failed_run("unbind", 1, HOSTILE)]
     found = plain(compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE))
 

@@ -14,7 +14,7 @@ const byId = new Map(pages.map((page) => [page.id, page]));
 const hasRuns = () => !state.meta.value.replay || (state.meta.value.runs || []).length > 0;
 /** Whether a page has anything to show: a file says which of them have. */
 const isThere = (page) => (state.meta.value.replay ? (page.overlay || page.rail === false ? hasRuns() : (state.meta.value.pages || []).includes(page.id)) : true);
-const titleOf = (page) => (state.meta.value.replay && page.inFile) || page.title;
+const titleOf = (page) => (page.id === state.meta.value.opens && state.meta.value.result) || page.title;
 
 /** Reads the address: `#/objects/pods?ns=shop`. */
 function readAddress() {
@@ -55,7 +55,7 @@ function Top() {
   const meta = state.meta.value, runs = meta.runs || [], id = state.run.value, origin = originOf(id), about = runs.find((each) => each.id === id), title = about && about.kind !== 'live' && about.title !== runName(about) ? about.title : '';
   const first = hasRuns() ? 'cluster' : meta.opens;
   return html`<header class="top">
-    <a class="brand" href="#/${first}" aria-label="keplab, to the ${first === 'cluster' ? 'cluster' : 'comparison'}">keplab</a>
+    <a class="brand" href="#/${first}" aria-label="keplab, to the ${first === 'cluster' ? 'cluster' : 'result'}">keplab</a>
     ${hasRuns() && html`<label class="run" title=${title}><span class="word">run</span>
       <select value=${id} onChange=${(event) => showRun(event.target.value)} aria-label="run">
         ${(runs.length ? runs : [{id: 'live', title: 'live'}]).map((each) => html`<option key=${each.id} value=${each.id}>${runName(each)}</option>`)}

@@ -36,6 +36,19 @@ export function measuresOf(made, {text = '', all = false} = {}) {
 /** The value of a measure in each run: [[seed, value]…] of an arm. */
 export const valuesOf = (arm, name) => arm.runs.filter((run) => !run.error && run.measures[name] !== null && run.measures[name] !== undefined).map((run) => [run.seed, run.measures[name]]);
 
+/**
+ * The runs of an arm as dots of a row: those that would lie on each other are one. `x`: where a value lies.
+ * @param {any} arm @param {string} name @param {(value: number) => number} x @returns {Array<{at: number, seeds: number[], value: number}>}
+ */
+export function dotsOf(arm, name, x) {
+  const found = new Map();
+  for (const [seed, value] of valuesOf(arm, name)) {
+    const at = Math.round(x(value) * 2) / 2, dot = found.get(at);
+    if (dot) dot.seeds.push(seed); else found.set(at, {at, seeds: [seed], value});
+  }
+  return [...found.values()];
+}
+
 /** Phases, with the sign and the dash that say the same as their colours. */
 export const SIGNS = {pending: '○', running: '●', failed: '✕', succeeded: '✓'};
 export const DASHES = {pending: '2 3', running: '', failed: '7 3', succeeded: '1 4'};

@@ -2,7 +2,7 @@
 // the style sheet, so that the other theme and paper need no drawing anew. All plots share one moment and one span of time.
 import {html, useId, useRef} from 'keplab/html.js';
 import {momentOn, ticks, timeTicks} from 'keplab/axis.js';
-import {areaPath, heights, indexAt, readout, scaled, stepPath, valuesOf, wordsOf} from 'keplab/comparison.js';
+import {areaPath, dotsOf, heights, indexAt, readout, scaled, stepPath, wordsOf} from 'keplab/comparison.js';
 import {count} from 'keplab/format.js';
 import {Wide} from 'keplab/table.js';
 
@@ -47,9 +47,9 @@ export function PlotTable({plots, frame}) {
 
 /** The runs of a measure: a dot a seed, a row an arm, a stroke at the median. */
 export function Dots({made, measure, width = 130}) {
-  const all = made.arms.flatMap((arm) => valuesOf(arm, measure.name).map((pair) => pair[1])), low = Math.min(...all), high = Math.max(...all), height = 12 * made.arms.length + 2;
-  if (!all.length) return null;
+  const there = measure.arms.filter((own) => own.low !== null), low = Math.min(...there.map((own) => own.low)), high = Math.max(...there.map((own) => own.high)), height = 12 * made.arms.length + 2;
+  if (!there.length) return null;
   const {scale, values} = wordsOf(made, measure.name), x = (value) => 5 + (high > low ? (value - low) / (high - low) : 0.5) * (width - 10);
   return html`<svg class="dots" width=${width} height=${height} role="img" aria-label=${`${measure.label} by arm: ${made.arms.map((arm, at) => `${arm.name} ${values[at]}`).join(', ')}`}>
-    ${made.arms.map((arm, at) => html`<g key=${arm.name} class="arm-${at % 6}"><line x1="0" x2=${width} y1=${7 + at * 12} y2=${7 + at * 12} class="rail-line" />${valuesOf(arm, measure.name).map(([seed, value]) => html`<circle key=${seed} cx=${x(value)} cy=${7 + at * 12} r="2.6"><title>${`${arm.name}, seed ${seed}: ${scaled(value, scale)}`}</title></circle>`)}${measure.arms[at].median !== null ? html`<line x1=${x(measure.arms[at].median)} x2=${x(measure.arms[at].median)} y1=${2 + at * 12} y2=${12 + at * 12} class="median-line" />` : ''}</g>`)}</svg>`;
+    ${made.arms.map((arm, at) => html`<g key=${arm.name} class="arm-${at % 6}"><line x1="0" x2=${width} y1=${7 + at * 12} y2=${7 + at * 12} class="rail-line" />${dotsOf(arm, measure.name, x).map((dot) => html`<circle key=${dot.at} cx=${dot.at} cy=${7 + at * 12} r="2.6"><title>${`${arm.name}, ${dot.seeds.length > 1 ? `${dot.seeds.length} seeds` : `seed ${dot.seeds[0]}`}: ${scaled(dot.value, scale)}`}</title></circle>`)}${measure.arms[at].median !== null ? html`<line x1=${x(measure.arms[at].median)} x2=${x(measure.arms[at].median)} y1=${2 + at * 12} y2=${12 + at * 12} class="median-line" />` : ''}</g>`)}</svg>`;
 }

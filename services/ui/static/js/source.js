@@ -294,9 +294,9 @@ export class ReplaySource {
 
   async jobs() { return {jobs: []}; }
   async scenarios() { return {scenarios: []}; }
-  /** The comparison that this file was written of, or a refusal. */
+  /** The comparison, or the runs, that this file was written of, or a refusal. */
   async resultOf() {
-    const found = await this.json('all', 'comparison');
+    const found = await this.json('all', 'result');
     if (!found) throw new Refused({code: 404, reason: 'NotFound', message: 'A comparison is not in this file.'});
     return found;
   }

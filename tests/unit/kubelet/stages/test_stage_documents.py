@@ -247,8 +247,8 @@ def test_a_template_that_fails_says_of_which_stage():
         ("  next: {event: {type: Odd, reason: R}}\n", "spec.next.event.type: Invalid enum value 'Odd', want one of Normal, W"),
         ("  next: {patches: [{type: x, template: 'a: b'}]}\n", "Invalid enum value 'x', want one of json, merge, strategic"),
         ("  next: {}\n  weightFrom: {expressionFrom: .a, jq: {expression: .b}}\n",
-         "spec.weightFrom: want either expressionFrom or jq, not both"),
-        ("  next: {}\n  delay: {durationFrom: {}}\n", "spec.delay.durationFrom: want expressionFrom or jq"),
+         "spec.weightFrom: want one of expressionFrom, jq and cel"),
+        ("  next: {}\n  delay: {durationFrom: {}}\n", "spec.delay.durationFrom: want expressionFrom, jq or cel"),
         ("  next: {}\n  weightFrom: {expressionFrom: '.a = 1'}\n", "spec.weightFrom.expressionFrom: '.a = 1': unexpected"),
         ("  next: {}\n  selector: {matchExpressions: [{key: .a, operator: Is}]}\n",
          "spec.selector.matchExpressions[0].operator: 'Is', want one of In, NotIn"),
@@ -287,4 +287,59 @@ def test_a_file_that_is_no_stage_file_is_an_error(text, said):
         text += "  next: {}\n"
     with pytest.raises(StageError) as reported:
         read_stages([("f.yaml", text)])
+    assert said in str(reported.value)
+
+
+def test_delays_and_weights_may_be_cel_with_kwoks_functions():
+    stage = one(
+        """\
+  selector: {matchExpressions: [{cel: {expression: 'self.SinceSecond() > 30.0 && Quantity("1Ki") > Quantity("1k")'}}]}
+  weightFrom: {cel: {expression: 'size(self.metadata.name) * 2'}}
+  delay:
+    durationFrom: {cel: {expression: 'duration("1m30s")'}}
+    jitterDurationFrom: {cel: {expression: 'Now() + duration("2m")'}}
+  next: {}
+"""
+    )
+    pod = {"metadata": {"name": "web", "creationTimestamp": "1970-01-01T00:00:00Z"}}
+
+    assert [stage.selector.matches(pod, wall_s) for wall_s in (30.0, 31.0)] == [False, True]
+    assert weight(stage, pod, 31.0) == 6
+    assert 90.0 <= delay_s(stage, pod, 1000.0, Draws(1, "p")) <= 120.0
+    assert delay_s(stage, pod, 1000.0, lambda: 0.999) > 119.9
+
+
+def test_what_cel_cannot_evaluate_gives_nothing():
+    stage = one(
+        """\
+  selector: {}
+  weight: 3
+  weightFrom: {cel: {expression: self.metadata.annotations.w}}
+  delay: {durationMilliseconds: 4000, durationFrom: {cel: {expression: 'self.metadata.annotations["d"]'}}}
+  next: {}
+"""
+    )
+
+    assert (weight(stage, POD), delay_s(stage, POD, 0.0, Draws(1, "p"))) == (3, 4.0)
+    said = POD | {"metadata": {"name": "web", "annotations": {"w": "5", "d": "1s"}}}
+    assert (weight(stage, said), delay_s(stage, said, 0.0, Draws(1, "p"))) == (5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("  next: {}\n  weightFrom: {cel: {expression: 'self.('}}\n", "spec.weightFrom.cel.expression: ERROR: "),
+        (
+            "  next: {}\n  delay: {durationFrom: {cel: {expression: F()}}}\n",
+            "durationFrom.cel.expression: ERROR: <input>",
+        ),
+        (
+            "  next: {}\n  weightFrom: {cel: {expression: '1'}, jq: {expression: .a}}\n",
+            "want one of expressionFrom, jq",
+        ),
+    ],
+)
+def test_cel_that_cannot_be_read_is_an_error_with_its_path(spec, said):
+    with pytest.raises(StageError) as reported:
+        one(spec)
     assert said in str(reported.value)

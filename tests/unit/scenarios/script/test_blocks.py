@@ -96,7 +96,7 @@ def test_fields_of_a_definition_win_over_the_lines_options():
         ("apply <<EOF\nkind: Pod\n", "t.txt:1: the block that begins here has no end; want a line that is EOF alone"),
         (
             "pod a <<EOF\nEOF\n",
-            "t.txt:1: pod takes no block; those that do: apply, file, node, nodes, scheduler-config",
+            "t.txt:1: pod takes no block; those that do: apply, file, kwok, node, nodes, scheduler-config",
         ),
         ("expect count pods == 1 <<EOF\nEOF\n", "t.txt:1: expect takes no block"),
         ("apply x.yaml <<EOF\nEOF\n", "t.txt:1: 'x.yaml' is too much"),

@@ -1,4 +1,4 @@
-// Launch a comparison, follow it, and read what came of it. In a file it is the comparison that the file was written of.
+// Launch a comparison, follow it, and read what came of it. In a file it is the comparison, or the run, that the file was written of.
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, notify} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
@@ -6,6 +6,7 @@ import {register} from 'keplab/commands.js';
 import {useSummary} from 'keplab/answers.js';
 import {commandOf, refusalOf} from 'keplab/comparison.js';
 import {Comparison, copy} from 'keplab/result.js';
+import {Runs} from 'keplab/runs.js';
 import {count} from 'keplab/format.js';
 
 /** What is filled in, and the job that is looked at; it stays while other pages are. */
@@ -90,11 +91,11 @@ function Experiments() {
     return () => clearInterval(timer);
   }, [running]);
   useSummary(job ? `${job.id}: ${job.state}, ${job.done} of ${job.total} runs.` : '');
-  if (replay) return html`${kept?.schema ? html`<${Comparison} made=${kept} Title="h1" />` : html`<h1 class="sr-only">Comparison</h1>`}${kept?.schema ? '' : kept?.error ? html`<p class="empty">${kept.error.message}</p>` : html`<p class="empty">loading …</p>`}`;
+  if (replay) return kept?.schema === 'keplab.runs' ? html`<${Runs} made=${kept} />` : kept?.schema ? html`<${Comparison} made=${kept} Title="h1" />` : html`<h1 class="sr-only">Comparison</h1><p class="empty">${kept?.error ? kept.error.message : 'loading …'}</p>`;
   return html`<div class="toolbar no-print"><h1>Experiments</h1><span class="soft">a comparison is a scenario in several arms, with the same seeds</span><span class="grow"></span>${job && ENDED.has(job.state) && html`<button class="small" onClick=${() => window.print()}>print</button>`}</div>
     <div class="no-print"><${Launcher} /></div>
     ${list.length > 0 && html`<section class="panel jobs no-print" aria-label="comparisons"><h2>Comparisons</h2>${[...list].reverse().map((each) => html`<${Progress} key=${each.id} job=${each} />`)}</section>`}
     ${job && ENDED.has(job.state) && job.state !== 'Cancelled' && html`<${Result} job=${job} />`}`;
 }
 
-export const page = {id: 'experiments', key: 'e', title: 'Experiments', inFile: 'Comparison', icon: 'M9 3h6M10 3v6l-5 9a2 2 0 0 0 1.8 3h10.4A2 2 0 0 0 19 18l-5-9V3M7.5 14h9', Component: Experiments, commands: []};
+export const page = {id: 'experiments', key: 'e', title: 'Experiments', icon: 'M9 3h6M10 3v6l-5 9a2 2 0 0 0 1.8 3h10.4A2 2 0 0 0 19 18l-5-9V3M7.5 14h9', Component: Experiments, commands: []};

@@ -1,4 +1,4 @@
-"""The page of a comparison in one file, for `keplab compare --report`, `keplab report` and `keplab ui --page`.
+"""The page of a comparison or of runs in one file, for `keplab compare`, `keplab report` and `keplab ui --page`.
 
 Where runs were recorded, the file has the recordings of one seed, one of each arm: that whose runs lie nearest to the
 medians. It never becomes larger than `LARGE`: then objects are left out, and then the recordings, and the page says so.
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from services.experiments.document import ArmRuns, Comparison, read_document, recording_name
 from services.experiments.plain import plain
 from services.experiments.representative import representative
+from services.experiments.run_page import RunPage, plain_runs, runs_document
 from services.experiments.shown import page_document
 from services.recordings.format import SUFFIX, Unreadable
 from services.recordings.reader import Recording
@@ -31,7 +32,7 @@ def comparison_page(made: Comparison, *, large: int = LARGE) -> ComparisonPage:
     """Return the page of a comparison, with recordings of one seed where the runs were recorded. `large`: so many bytes
     it may have, as far as recordings make it large."""
     if not made.recordings:
-        return ComparisonPage(page_text((), comparison=embedded(made))[0], "")
+        return ComparisonPage(page_text((), result=embedded(made))[0], "")
     folder = Path(made.recordings)
     found = _recorded_seed(made, folder)
     if found is None:
@@ -55,6 +56,12 @@ def comparison_page(made: Comparison, *, large: int = LARGE) -> ComparisonPage:
         if len(text.encode()) <= large:
             return ComparisonPage(text, recorded)
     return _without(made, f"{here}with its recordings the file would be larger than {large / 1e6:.0f} MB; {by_hand}")
+
+
+def runs_page(runs: Sequence[RunPage]) -> str:
+    """Return the page of runs, without recordings."""
+    name = "Run" if len(runs) == 1 else "Runs"
+    return page_text((), result=Embedded(runs_document(runs), plain_runs(runs), name))[0]
 
 
 def embedded(made: Comparison, recorded: str = "", seed: int | None = None) -> Embedded:
@@ -89,7 +96,7 @@ def _is_json(path: Path) -> bool:
 
 
 def _without(made: Comparison, recorded: str) -> ComparisonPage:
-    return ComparisonPage(page_text((), comparison=embedded(made, recorded))[0], recorded)
+    return ComparisonPage(page_text((), result=embedded(made, recorded))[0], recorded)
 
 
 def _recorded_seed(made: Comparison, folder: Path) -> tuple[int, str] | None:

@@ -10,9 +10,9 @@ import pytest
 
 from services.experiments.shown import page_document
 from services.recordings.format import SUFFIX
-from services.ui import comparison_page
-from services.ui.comparison_page import embedded, sorted_out
+from services.ui import result_page
 from services.ui.page import write_page
+from services.ui.result_page import embedded, sorted_out
 from tests.browser import recorded
 from tests.unit.experiments.runs import a_run, compared, seeds_of
 
@@ -38,9 +38,9 @@ def recorded_comparison(folder, seeds=(0, 1, 2), **more):
 
 def test_the_file_has_the_document_that_the_server_answers_with():
     made = compared(seeds_of([9, 5], [5, 3]))
-    page = comparison_page.comparison_page(made)
+    page = result_page.comparison_page(made)
 
-    assert json.loads(msgspec.json.encode(page_document(made))) == part(page.text, "comparison")
+    assert json.loads(msgspec.json.encode(page_document(made))) == part(page.text, "result")
     assert "" == page.recorded
     assert ([], ["experiments"], "experiments", "A & B") == tuple(
         meta(page.text)[name] for name in ("runs", "pages", "opens", "title")
@@ -50,28 +50,28 @@ def test_the_file_has_the_document_that_the_server_answers_with():
 def test_the_same_document_gives_the_same_file():
     made = compared(seeds_of([9, 5], [5, 3]))
 
-    assert comparison_page.comparison_page(made) == comparison_page.comparison_page(made)
+    assert result_page.comparison_page(made) == result_page.comparison_page(made)
 
 
 def test_what_came_from_a_cluster_ends_no_element_and_makes_none():
     runs = [a_run(arm, 0, {HOSTILE: (HOSTILE + arm,)}, pods_failed=ord(arm[0])) for arm in ("fail", "unbind")]
-    text = comparison_page.comparison_page(compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE)).text
+    text = result_page.comparison_page(compared(runs, title=HOSTILE, scenario=HOSTILE, about=HOSTILE)).text
 
     assert "alert(1)</script>" not in text
     assert 1 == text.count("</noscript>")
     assert not re.search(r'(?:src|href)="(?!data:)|@import|url\((?!data:)', text.partition("<body>")[2])
-    assert HOSTILE == part(text, "comparison")["title"]
+    assert HOSTILE == part(text, "result")["title"]
 
 
 def test_recordings_of_the_seed_nearest_to_the_medians_go_in_and_it_is_said_which(tmp_path):
-    page = comparison_page.comparison_page(recorded_comparison(tmp_path))
+    page = result_page.comparison_page(recorded_comparison(tmp_path))
 
     words = (
         "Of 3 seeds, seed 1, whose runs lie nearest to the medians of Pods failed: "
         "a recording of each arm is in this file."
     )
     assert words == page.recorded
-    assert {"words": words, "seed": 1} == part(page.text, "comparison")["recorded"]
+    assert {"words": words, "seed": 1} == part(page.text, "result")["recorded"]
     assert [("fail", 1), ("unbind", 1)] == [(run["arm"], run["seed"]) for run in meta(page.text)["runs"]]
     assert "difference" in meta(page.text)["pages"]
 
@@ -80,7 +80,7 @@ def test_a_recording_of_another_run_under_the_same_name_is_not_taken(tmp_path):
     made = recorded_comparison(tmp_path, (1, 2))
     recorded.record(tmp_path / f"fail-1{SUFFIX}", recorded.some_history(), arm="fail", seed=1, digest="0ther")
 
-    assert "seed 2, " in comparison_page.comparison_page(made).recorded
+    assert "seed 2, " in result_page.comparison_page(made).recorded
 
 
 @pytest.mark.parametrize(
@@ -94,22 +94,22 @@ def test_without_recordings_of_a_seed_the_page_is_written_and_says_so(tmp_path, 
     made = recorded_comparison(tmp_path, seeds)
     if torn:
         (tmp_path / f"{torn}-1{SUFFIX}").write_bytes(b"PK")
-    page = comparison_page.comparison_page(made)
+    page = result_page.comparison_page(made)
 
     assert page.recorded.startswith(says)
     assert ([], {"words": page.recorded, "seed": None}) == (
         meta(page.text)["runs"],
-        part(page.text, "comparison")["recorded"],
+        part(page.text, "result")["recorded"],
     )
 
 
 def test_recordings_that_are_too_large_are_left_out_with_the_command_that_takes_them(tmp_path, monkeypatch):
     made = recorded_comparison(tmp_path, (1,))
-    whole = comparison_page.comparison_page(made).text
-    less = comparison_page.comparison_page(made, large=len(whole.encode()) - 1)
-    none = comparison_page.comparison_page(made, large=1000)
-    monkeypatch.setattr(comparison_page, "RECORDED_MAX", 10)
-    unread = comparison_page.comparison_page(made)
+    whole = result_page.comparison_page(made).text
+    less = result_page.comparison_page(made, large=len(whole.encode()) - 1)
+    none = result_page.comparison_page(made, large=1000)
+    monkeypatch.setattr(result_page, "RECORDED_MAX", 10)
+    unread = result_page.comparison_page(made)
 
     assert less.recorded.endswith("decisions of each arm, without objects are in this file.")
     assert len(less.text) < len(whole)
@@ -126,7 +126,7 @@ def test_files_of_one_page_are_known_by_what_is_in_them(tmp_path):
     made, recordings = sorted_out([recording, document])
 
     assert ("A & B", [recording]) == (made.title, recordings)
-    write_page(recordings, tmp_path / "out.html", comparison=embedded(made, "One."))
+    write_page(recordings, tmp_path / "out.html", result=embedded(made, "One."))
     assert 1 == len(meta((tmp_path / "out.html").read_text())["runs"])
 
 

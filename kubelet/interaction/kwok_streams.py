@@ -1,0 +1,149 @@
+"""What KWOK's Logs, Attach, Exec and PortForward say of the pods of a host, and what is done for them.
+
+The files and ports are this machine's; commands run in the emulated container unless the host may run them itself.
+Source: kubernetes-sigs/kwok pkg/kwok/server; decision 0073.
+"""
+
+import asyncio
+import contextlib
+import os
+from functools import partial
+from typing import Final
+
+from kubelet.interaction import host_commands
+from kubelet.interaction.log_files import texts
+from kubelet.interaction.page_server import serve_pages
+from kubelet.interaction.sessions import Session
+from kubelet.runtime import pages
+from kubelet.runtime.files import FileError
+from kubelet.runtime.shell import Context
+from services.api.kwok.documents import Configuration
+from services.api.kwok.kind import Rule
+from services.api.kwok.kinds.execs import Exec, Local
+from services.api.kwok.kinds.port_forward import Forward, Route
+from services.api.meta import Key
+from services.runtime.spdy.connection import Stream
+
+DIAL_S: Final = 10.0
+BLOCK_BYTES: Final = 32 << 10
+
+
+class KwokStreams:
+    """The documents of these kinds. `runs_commands`: those of an Exec with `local` run on this machine."""
+
+    def __init__(self, configuration: Configuration, *, runs_commands: bool) -> None:
+        self._logs, self._attaches = configuration["Logs"], configuration["Attach"]
+        self._execs, self._forwards = configuration["Exec"], configuration["PortForward"]
+        self._runs_commands = runs_commands
+
+    def log_file(self, key: Key, container: str, *, previous: bool) -> str | None:
+        """Return the path of a container's log, "" where only the other run has one; None: no document is for it."""
+        found = self._logs.find(key, container)
+        if found is None:
+            return None
+        path = found.entry.previous_logs_file if previous else found.entry.logs_file
+        return _path(found.rule, path) if path else ""
+
+    def attached_file(self, key: Key, container: str) -> str | None:
+        """Return the path of what clients are shown that attach; None: no document is for the container."""
+        found = self._attaches.find(key, container)
+        return _path(found.rule, found.entry.logs_file) if found is not None else None
+
+    def exec_of(self, key: Key, container: str) -> Exec | None:
+        """Return what is said of commands in a container; None: nothing."""
+        found = self._execs.find(key, container)
+        entry: Exec | None = found.entry if found is not None else None
+        return entry
+
+    def runs_on_host(self, entry: Exec | None) -> bool:
+        """Whether commands that this entry is for run on this machine."""
+        return self._runs_commands and entry is not None and entry.local is not None
+
+    def forward_of(self, key: Key, port: int) -> Forward | None:
+        """Return where a port leads; None: no document says."""
+        found = self._forwards.find(key, port)
+        entry: Forward | None = found.entry if found is not None else None
+        return entry
+
+    def forwards(self, key: Key) -> bool:
+        """Whether any port of the pod leads somewhere."""
+        return any(
+            rule.selector.matches(key) if rule.selector is not None else rule.key == key for rule in self._forwards.all
+        )
+
+
+def _path(rule: Rule, path: str) -> str:
+    return os.path.join(rule.folder, path)
+
+
+def surround(context: Context, local: Local | None) -> None:
+    """Give a process of an emulated container the variables, the directory and the user that a document says."""
+    if local is None:
+        return
+    context.environment.update({each.name: each.value for each in local.envs})
+    if local.work_dir:
+        with contextlib.suppress(FileError):
+            if not context.files.exists(local.work_dir):
+                context.files.make_directory(local.work_dir, with_parents=True)
+        context.cwd = local.work_dir
+    user, group = local.security_context.run_as_user, local.security_context.run_as_group
+    context.user = (context.user[0] if user is None else user, context.user[1] if group is None else group)
+
+
+async def show_file(path: str, session: Session) -> int:
+    """Show a file as it is and as it grows, until the client leaves; return 1 when there is none."""
+    if not os.path.isfile(path):  # noqa: ASYNC240 - as quick as opening it
+        await session.show(2, f"{path}: no such file\n".encode())
+        return 1
+    discarding = asyncio.create_task(session.discard())
+    try:
+        async for piece in texts(path, follows=True):
+            for each in piece:
+                await session.show(each.stream, each.text)
+    finally:
+        discarding.cancel()
+    return 0
+
+
+async def forward(entry: Forward, data: Stream, error: Stream) -> None:
+    """Connect a stream with where its port leads. Raises: ConnectionError."""
+    if entry.command:
+        await host_commands.forward(entry.command, data)
+    elif entry.target is not None:
+        await _tunnel(entry.target.address, entry.target.port, data, error)
+    else:
+        await serve_pages(data, partial(_routed, entry.http_routes))
+
+
+async def _tunnel(address: str, port: int, data: Stream, error: Stream) -> None:
+    try:
+        async with asyncio.timeout(DIAL_S):
+            reader, writer = await asyncio.open_connection(address, port)
+    except (OSError, TimeoutError) as failed:
+        why = getattr(failed, "strerror", None) or "timed out"
+        await error.write(f"failed to dial {address}:{port}: {why}".encode())
+        return
+
+    async def send() -> None:
+        with contextlib.suppress(ConnectionError):
+            while block := await data.read():
+                writer.write(block)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+
+    sending = asyncio.create_task(send())
+    try:
+        while block := await reader.read(BLOCK_BYTES):
+            await data.write(block)
+    finally:
+        sending.cancel()
+        writer.close()
+
+
+def _routed(routes: tuple[Route, ...], asked: pages.Asked) -> bytes:
+    path = asked.target.partition("?")[0]
+    route = next((each for each in routes if each.location == path), None)
+    if route is None:
+        return pages.answer(asked, 404, b"404 page not found\n")
+    return pages.answer(asked, route.code, route.body.encode(), ((each.name, each.value) for each in route.headers))

@@ -1,0 +1,34 @@
+// The page of single runs in a file (services/experiments/run_page.py): what each came to, its tables, and pods by phase.
+import {html, useMemo, useState} from 'keplab/html.js';
+import {plotsByArm, scaleOfPlots} from 'keplab/comparison.js';
+import {PhasePlot, PlotTable} from 'keplab/plots.js';
+import {copy} from 'keplab/result.js';
+import {Wide} from 'keplab/table.js';
+import {count} from 'keplab/format.js';
+
+const SIGNS = {met: 'good', 'not met': 'bad'};
+
+function Table({of}) {
+  return html`<section><h2>${of.title}</h2><${Wide} label=${of.title.toLowerCase()}><table><thead><tr>${of.heading.map((name, at) => html`<th key=${at} scope="col">${name || html`<span class="sr-only">measure</span>`}</th>`)}</tr></thead><tbody>
+    ${of.rows.map((row, number) => html`<tr key=${number}>${row.map((cell, at) => html`<td key=${at} class="wrap">${of.heading[at] === 'result' ? html`<span class=${SIGNS[cell]}>${cell}</span>` : cell}</td>`)}</tr>`)}</tbody></table><//>
+    ${of.left > 0 && html`<p>${count(of.left)} more are in the JSON document.</p>`}</section>`;
+}
+
+function Phases({arm}) {
+  const made = useMemo(() => ({arms: [arm]}), [arm]), whole = useMemo(() => scaleOfPlots(made), [made]), plots = useMemo(() => plotsByArm(made), [made]);
+  const [part, setPart] = useState(/** @type {any} */ ({from: 0, to: whole.end, moment: null})), frame = {...whole, ...part, set: (more) => setPart((before) => ({...before, ...more}))};
+  return html`<section><h2>Pods by phase</h2><div class="plots">${plots.map((drawn) => html`<${PhasePlot} key=${drawn.name} drawn=${drawn} frame=${frame} />`)}</div><details class="no-print"><summary>the plot as a table</summary><${PlotTable} plots=${plots} frame=${frame} /></details></section>`;
+}
+
+function Run({run, Title}) {
+  return html`<article class="comparison run-result"><header><div class="toolbar"><${Title} class="title">${run.title}<//><span class="grow"></span><button class="small no-print" onClick=${() => window.print()}>print</button></div><p class="result">${run.result}</p>${run.error && html`<p class="bad">${run.error}</p>`}
+      ${run.about.length > 0 && html`<details class="about-part"><summary>About the scenario</summary>${run.about.map((text) => html`<p key=${text}>${text}</p>`)}</details>`}</header>
+    ${run.checks.map((table) => html`<${Table} key=${table.title} of=${table} />`)}${run.arm && html`<${Phases} arm=${run.arm} />`}${run.tables.map((table) => html`<${Table} key=${table.title} of=${table} />`)}
+    ${run.zeros && html`<details><summary>What is 0</summary><p>${run.zeros}</p></details>`}
+    <footer class="provenance"><h2>Where this comes from</h2><dl class="where">${run.where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>${run.command && html`<div class="command"><code>${run.command}</code><button class="small no-print" onClick=${() => copy(run.command)}>copy</button></div>`}</footer></article>`;
+}
+
+/** One run below the other. */
+export function Runs({made}) {
+  return html`${made.runs.length > 1 && html`<h1>${made.title}</h1>`}${made.runs.map((run, at) => html`<${Run} key=${at} run=${run} Title=${made.runs.length > 1 ? 'h2' : 'h1'} />`)}`;
+}
