@@ -7,6 +7,7 @@ SimKube's own: acrlabs/simkube, `sk-core/src/trace`. Source: simulator 6.1.
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -138,7 +139,7 @@ def looks_so(head: bytes) -> bool:
     return bool(head) and (0x80 <= head[0] <= 0x9F or head[0] in (0xDC, 0xDD, 0xDE, 0xDF)) and b"trackedObjects" in head
 
 
-def decode(data: bytes, file: str) -> Trace:
+def decode(data: bytes | mmap.mmap, file: str) -> Trace:
     """Return the trace. Raises: Refused: it is torn, of another version, or not of the form of its version."""
     if 0x90 <= data[0] <= 0x9F or data[0] in (0xDC, 0xDD):
         raise Refused(f"{file}: {_advice(1)}")

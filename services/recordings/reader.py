@@ -1,7 +1,7 @@
 """Reads a recording, also one that still grows or whose writer was killed: what is torn at its end is left out.
 
 Versions are in memory, some hundred bytes each; bodies, lines and spans are read when they are asked for. Several
-threads may read one: the live page plays a recording while it is asked about it.
+threads may read one that has a lock for its `guard`: the live page plays a recording while it is asked about it.
 """
 
 import os
@@ -9,11 +9,10 @@ import zipfile
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
-from typing import IO, Final, NamedTuple, Self, TypeVar
+from typing import IO, Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -130,7 +129,8 @@ class Recording:
         self._versions: list[Version] = []
         self._places: dict[str, Place] = {}
         self._unpacked: LRU[int, bytes] = LRU(UNPACKED_MAX)
-        self._unpacking = Lock()
+        self.guard: AbstractContextManager[Any] = nullcontext()
+        """What is held while a piece is unpacked: a lock, where several threads read."""
         self._zero_s = 0.0
         self._by_key: dict[Key, list[int]] = {}
         """By resource, namespace and name: the places of its versions."""
@@ -313,7 +313,7 @@ class Recording:
         place = self._places.get(sha)
         if place is None:
             return None
-        with self._unpacking:
+        with self.guard:
             raw = self._unpacked.use(place.offset)
             if raw is None:
                 raw = _unpacked(self._source.read(PACK, place.offset, place.size))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -40,6 +41,8 @@ class Run:
 
     def __init__(self, name: str, recording: Recording) -> None:
         self.name, self.recording = name, recording
+        # It is played beside the questions, in the loop's own thread.
+        recording.guard = Lock()
         self._lock = asyncio.Lock()
         self._decisions: list[Decision] | None = None
 

@@ -109,8 +109,7 @@ def read_one(document: dict[str, Any], where: str, folder: str = "") -> Rule:
     if not name or (kind := kinds().get(name)) is None:
         raise KwokError(f"{where}: kind {name} is not known; {', '.join((STAGE, *kinds()))} are")
     is_cluster = name != kind.name
-    metadata = document.get("metadata")
-    key = key_of(document) if isinstance(metadata, dict) else Key("", "")
+    key = key_of(document)
     if not key.name:
         raise KwokError(f"{where}: {name}: metadata.name: want a name")
     if kind.is_of_pods and not is_cluster:

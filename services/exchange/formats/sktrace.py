@@ -2,14 +2,17 @@
 
 Its objects are applied and deleted at their seconds. Pods are made by the mesh's own controllers: a template is marked
 with whose pods they are, and holds them at a gate until their run time is written on them (`lifecycles`).
-A trace is one map whose lifecycles stand behind its events, so the file is held in memory; events are decoded one by
-one. Pure but for reading and writing the file. Source: simulator 6.1, 6.2.
+A trace is one map whose lifecycles stand behind its events, so all of the file is looked at before the first event is
+given. It is mapped, not read (one that is compressed is read), and events are decoded one by one. Pure but for reading
+and writing the file. Source: simulator 6.1, 6.2.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import io
+import mmap
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
@@ -44,9 +47,19 @@ UNROLLED_MAX: Final = 100_000
 
 def _read(source: Source, reading: Reading) -> Stream:
     with source.open() as file:
-        trace = decode(file.read(), source.file)
+        trace = decode(_content(file), source.file)
     notes: dict[str, int] = {}
     return _Replayed(trace, source.file, reading, notes).stream()
+
+
+def _content(file: BinaryIO) -> bytes | mmap.mmap:
+    """Return all of a file: where it is not compressed its pages are mapped, which the kernel may drop at any time."""
+    if isinstance(file, io.BufferedReader) and not file.closed:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            pass  # no file on a disk, or an empty one
+    return file.read()
 
 
 class _Replayed:
@@ -268,7 +281,7 @@ def _mark(document: Document, path: str, owner: str) -> None:
 
 def _rewrite(source: Source, file: BinaryIO, edit: Edit, rename: Rename | None = None, shift_s: float = 0.0) -> None:
     with source.open() as opened:
-        trace = decode(opened.read(), source.file)
+        trace = decode(_content(opened), source.file)
     shift = int(shift_s)
     events: list[msgspec.Raw] = []
     began: int | None = None

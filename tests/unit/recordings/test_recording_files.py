@@ -6,6 +6,7 @@ import resource as limits
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import msgspec
 import pytest
@@ -271,6 +272,7 @@ def test_threads_that_read_one_recording_each_read_what_is_there(tmp_path, is_fi
     writer.close(Meta(ended="now")) if is_file else writer.flush()
 
     with Recording.open(path) as recording:
+        recording.guard = Lock()
         wanted = {each.sha: recording.body(each.sha) for each in recording.versions() if recording.has_body(each)}
 
         def read(order):
