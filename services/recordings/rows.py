@@ -6,6 +6,7 @@ is in docs/reference/recordings.md.
 Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1, kep-5836 4.
 """
 
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -37,7 +38,7 @@ _NO_NUMA: Final = (0,) * NUMA_NODES
 _WAITING_WELL: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
 
 
-class PodRow(msgspec.Struct, frozen=True):
+class PodRow(msgspec.Struct, frozen=True, gc=False):
     """A pod. `phase`: a number of PHASES. `cpu`: thousandths of a core, `memory`: bytes, `devices`: extended resources,
     all as requested; `held_cpu`, `held_memory`: what its node holds for it. `created`: seconds since the epoch. `node`,
     `nominated`: names, "" for none."""
@@ -60,7 +61,7 @@ class PodRow(msgspec.Struct, frozen=True):
     held_memory: int = 0
 
 
-class NodeRow(msgspec.Struct, frozen=True):
+class NodeRow(msgspec.Struct, frozen=True, gc=False):
     """A node. `ready`: 0 no, 1 yes, 2 unknown. `cpu`, `memory`, `pods` and `devices` (extended resources) as they are
     allocatable; `taints`: `key=value:Effect`, joined by commas."""
 
@@ -145,17 +146,18 @@ def pod_row(document: bytes | Document) -> PodRow | None:
     if not spec.node_name and any(each.exclude_seconds for each in status.unbind_history):
         flags |= EXCLUDED
     flags |= IN_GROUP * (spec.scheduling_group is not None) | WAS_UNBOUND * (status.unbind_count > 0)
+    # What pods share is held once, not once a pod.
     return PodRow(
         name=meta.name,
-        namespace=meta.namespace,
+        namespace=intern(meta.namespace),
         uid=meta.uid,
-        node=spec.node_name,
+        node=intern(spec.node_name),
         phase=phase_number(status.phase),
         priority=spec.priority,
         cpu=requests.get("cpu", 0),
         memory=requests.get("memory", 0),
         devices=_devices(requests),
-        owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+        owner=intern(f"{owner.kind}/{owner.name}") if owner is not None else "",
         flags=flags,
         reason=_reason(pod),
         created=_moment(meta.creation_timestamp),

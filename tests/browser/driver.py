@@ -15,7 +15,8 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
-WAIT_MS = 15_000
+WAIT_MS = 45_000
+"""How long anything is waited for: a bound for what never comes, far above what a busy machine takes."""
 TASK = "ThreadControllerImpl::RunTask"
 """How Chromium calls one task of a thread."""
 
@@ -128,7 +129,7 @@ class Page:
     def end_tasks(self):
         """Return the tasks since `begin_tasks`: milliseconds each took, and of these the thread's own CPU time."""
         ended = []
-        self._tracing.on("Tracing.tracingComplete", ended.append)
+        self._tracing.on("Tracing.tracingComplete", lambda event: ended.append(event))
         self._tracing.send("Tracing.end")
         while not ended:
             self.raw.wait_for_timeout(50)
