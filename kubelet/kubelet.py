@@ -48,7 +48,7 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
-from kubelet.runtime.reported import reported_record, taken_over
+from kubelet.runtime.reported import BEGAN, reported_record, taken_over
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
@@ -270,7 +270,7 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
-        if record is None and (begun := self._begun(pod)) is not None:
+        if record is None and BEGAN in pod.metadata.annotations and (begun := self._begun(pod)) is not None:
             shown, record = begun
             self._adopt(shown, key, record, traceparent, now)
             if (made := self.table.pods.get(key)) is not None:

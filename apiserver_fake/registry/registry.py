@@ -91,12 +91,21 @@ class Registry:
         """Return what RBAC objects let this caller do; None for one whom they do not concern."""
         return self._stored_policy.current() if self._stored_policy is not None and identity.is_external else None
 
-    def authorize(self, identity: Identity, request: Request) -> str:
-        """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
+    def authorize(self, identity: Identity, request: Request, *, is_asked: bool = False) -> str:
+        """Refuse what this identity may not do; looks at names, identity and stored objects only.
+
+        Returns which RBAC binding allows the request, if one. `is_asked`: it is not made, and not counted when it is
+        refused. Raises: Forbidden.
+        """
         try:
-            return self._allowed(identity, request)
+            if request.subresource == RAW:
+                check_raw(identity, self._switches)
+                return ""
+            policy = self.policy_for(identity) if self._stored_policy is not None else None
+            return authorize(identity, request, self._lookup, self._listing(identity), policy)
         except Forbidden:
-            self._count_forbidden(identity, request)
+            if not is_asked:
+                self._count_forbidden(identity, request)
             raise
 
     def _count_forbidden(self, identity: Identity, request: Request) -> None:
@@ -107,18 +116,10 @@ class Registry:
         if asked in self.forbidden or len(self.forbidden) < FORBIDDEN_MAX:
             self.forbidden[asked] = self.forbidden.get(asked, 0) + 1
 
-    def _allowed(self, identity: Identity, request: Request) -> str:
-        """Return which RBAC binding allows a request, if one. Raises: Forbidden."""
-        if request.subresource == RAW:
-            check_raw(identity, self._switches)
-            return ""
-        policy = self.policy_for(identity) if self._stored_policy is not None else None
-        return authorize(identity, request, self._lookup, self._listing(identity), policy)
-
     def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
         """Return whether the identity may do that, and by which rule or binding, for the audit log."""
         try:
-            reason = self._allowed(identity, request)
+            reason = self.authorize(identity, request, is_asked=True)
         except ApiError as refused:
             return False, refused.message.partition("RBAC: ")[2]
         return True, reason or rule_name(identity, request, self._lookup)

@@ -36,7 +36,7 @@ def started(tmp_path, monkeypatch):
             )
             child.is_ready = child.is_wanted = True
 
-    async def stop(self):
+    async def stop(self, *, at_once=False):
         order.append(f"-{self.name}")
 
     monkeypatch.setattr(Supervisor, "_start_all", start_all)
