@@ -36,7 +36,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 test: lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process tests/durability tests/interop -n 4 --dist loadfile
+	$(BIN)/pytest tests/process tests/durability tests/interop -n 5 --dist loadfile
 	$(BIN)/pytest tests/browser -n 2 --dist loadfile -rs
 	$(BIN)/python -m tests.pythons
 
