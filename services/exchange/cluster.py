@@ -242,7 +242,11 @@ async def _printed_token(access: Access) -> str:
         process = await asyncio.create_subprocess_exec(
             *access.program, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        printed, said = await asyncio.wait_for(process.communicate(), PROGRAM_MAX_S)
+        try:
+            printed, said = await asyncio.wait_for(process.communicate(), PROGRAM_MAX_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
         status = msgspec.json.decode(printed)["status"]
         return str(status["token"])
     except (OSError, TimeoutError) as error:

@@ -198,8 +198,8 @@ class SimulatorApi:
             async with aclosing(watching.lines(self._api, since)) as lines:
                 async for line in lines:
                     await answer.write(line)
-        except (ConnectionError, BaseExceptionGroup):
-            log.debug("watch.ended")  # the reader has gone
+        except* (ConnectionError, ApiError):
+            log.debug("watch.ended")  # the reader has gone, or the API server
         return answer
 
     async def _extender(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from services.api.errors import UNREADABLE, BadRequest, Conflict, NotFound
+from services.api.errors import UNREADABLE, BadRequest, Conflict, NotFound, TooManyRequests
 from services.api.switches import SwitchError
 from services.experiments.arms import parse_arms
 
@@ -30,6 +30,7 @@ INTERRUPTED_MAX_S: Final = 15.0
 SEEDS_MAX: Final = 1_000
 ARMS_MAX: Final = 20
 JOBS_KEPT: Final = 50
+WAITING_MAX: Final = 100
 UNDER_WAY: Final = ("Waiting", "Running")
 """States of jobs that have not ended."""
 ERROR_BYTES: Final = 4_000
@@ -157,7 +158,7 @@ class Jobs:
         raise BadRequest(f"scenario: {text[:200]!r} is no file *{ENDING} below {tops}")
 
     def start(self, body: bytes) -> Job:
-        """Have a job run when it is its turn. Raises: BadRequest naming the field."""
+        """Have a job run when it is its turn. Raises: BadRequest naming the field; TooManyRequests."""
         try:
             request = msgspec.json.decode(body, type=JobRequest)
         except UNREADABLE as error:
@@ -173,6 +174,8 @@ class Jobs:
             raise BadRequest(f"arms: {error}") from None
         if any(arm.name.startswith("-") or not arm.name or len(arm.name) > NAME_MAX for arm in request.arms):
             raise BadRequest(f"arms: want names of 1 to {NAME_MAX} characters that begin with no dash")
+        if sum(each.state == "Waiting" for each in self.jobs.values()) >= WAITING_MAX:
+            raise TooManyRequests(f"{WAITING_MAX} jobs wait already: cancel one, or wait until one has ended")
         self._number += 1
         job = Job(self._number, request, scenario, self._folder / f"job-{self._number}")
         self.jobs[job.id] = job

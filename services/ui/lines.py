@@ -110,7 +110,8 @@ class LineFeed:
         except OSError:
             return  # removed to make space
         self.is_behind = self.is_behind or len(data) == READ_BYTES_MAX
-        whole = data[: data.rfind(b"\n") + 1]
+        # One that is longer than all that is read at once is no line: what follows it is read.
+        whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == READ_BYTES_MAX else b"")
         self._offsets[path] = offset + len(whole)
         for raw in whole.splitlines():
             entry = entry_of(raw)

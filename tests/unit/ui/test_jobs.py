@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from services.api.errors import BadRequest, Conflict, NotFound
-from services.ui.jobs import Jobs
+from services.api.errors import BadRequest, Conflict, NotFound, TooManyRequests
+from services.ui.jobs import WAITING_MAX, Jobs
 
 
 @pytest.fixture
@@ -113,3 +113,14 @@ def test_jobs_that_have_ended_are_forgotten_those_that_never_began_as_well(tops)
 
     assert len(found.jobs) == 51
     assert [waiting.id] == [job.id for job in found.jobs.values() if job.state == "Waiting"]
+
+
+def test_one_job_more_than_may_wait_is_refused_until_one_is_cancelled(tops):
+    found = jobs(tops)
+    first, *_ = [found.start(request()) for _ in range(WAITING_MAX)]
+
+    with pytest.raises(TooManyRequests, match="100 jobs wait already"):
+        found.start(request())
+
+    found.cancel(first.id)
+    assert "Waiting" == found.start(request()).state

@@ -1,7 +1,7 @@
 """Which event lines a page is given: the same of a mesh, of a recording on a server, and in a file."""
 
 from services.telemetry.eventlog import Line
-from services.ui.lines import Ring, entry_of, is_noise, shown_of
+from services.ui.lines import READ_BYTES_MAX, LineFeed, Ring, entry_of, is_noise, shown_of
 
 
 def line(seq, ev, **data):
@@ -78,3 +78,13 @@ def test_the_commit_that_renews_a_lease_is_noise_and_the_one_that_makes_it_is_no
     assert [True, False, False] == [
         is_noise(each) for each in (commit("Lease", "MODIFIED"), commit("Lease", "ADDED"), commit("Pod", "MODIFIED"))
     ]
+
+
+def test_what_is_longer_than_any_line_is_passed_over_and_said(tmp_path):
+    good = b'{"v":1,"seq":1,"mono_ns":1,"wall":"a","comp":"c","inc":"1","ev":"kubelet.admit","data":{}}\n'
+    (tmp_path / "c-1.jsonl").write_bytes(b"x" * (READ_BYTES_MAX + 10) + b"\n" + good)
+    feed = LineFeed(tmp_path)
+
+    assert ["kubelet.admit"] == [each.line.ev for each in [*feed.poll(), *feed.poll()]]
+    assert "c-1.jsonl has a line that cannot be read" == feed.missing
+    assert not feed.is_behind
