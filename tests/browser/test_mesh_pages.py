@@ -122,6 +122,8 @@ def test_7_a_pending_pod_has_one_row_for_all_nodes_and_what_would_help_as_the_co
     for each, shown in zip(expected["would_fit_if"], changes, strict=True):
         assert each["change"] in shown
         assert each["nodes"][0] in shown
+    page.raw.select_option(".overlay .toolbar select", "node")
+    page.until("() => document.querySelectorAll('.overlay .matrix tbody tr').length === 4")
     page.keys("x")
     page.until("() => !document.querySelector('.overlay')")
 

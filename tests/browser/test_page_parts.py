@@ -62,6 +62,20 @@ def test_only_plugins_that_rejected_are_shown_unless_all_are_asked_for(call):
     assert ["TaintToleration", "NodeResourcesFit"] == found["plugins"]
 
 
+def test_rows_are_divided_by_zone_or_by_node_and_those_without_names_stay_last(call):
+    rows = call("matrix", "filterMatrix", PENDING, {})["rows"]
+    rows[0]["count"] += 5
+    zones = {"n1": "a", "n2": "b", "n3": "b"}
+
+    by_zone = call("matrix", "regrouped", rows, "zone", zones)
+    assert [("a", ["n1"], 1), ("b", ["n2"], 1), ("b", ["n3"], 1), ("no zone", ["n4"], 1), ("", [], 5)] == [
+        (row["part"], row["nodes"], row["count"]) for row in by_zone
+    ]
+    by_node = call("matrix", "regrouped", rows, "node")
+    assert [["n1"], ["n2"], ["n3"], ["n4"], []] == [row["nodes"] for row in by_node]
+    assert by_node[1]["answers"] == rows[0]["answers"] != by_node[2]["answers"]
+
+
 def test_sums_alone_say_that_they_are_not_exact(call):
     found = call("matrix", "filterMatrix", {"rejected": PENDING["rejected"]}, {})
 

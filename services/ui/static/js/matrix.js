@@ -73,6 +73,28 @@ export function grouped(nodes) {
   return [...rows.values()];
 }
 
+/**
+ * The rows by zone or by node instead of by answers alone. Nodes that were counted and not named stay one row of their answers, last.
+ * @param {Row[]} rows @param {'answers'|'zone'|'node'} by @param {Record<string, string>} zones of each node @returns {Array<Row & {part: string}>}
+ */
+export function regrouped(rows, by, zones = {}) {
+  if (by === 'answers') return rows.map((row) => ({...row, part: ''}));
+  const named = /** @type {any[]} */ ([]), counted = /** @type {any[]} */ ([]);
+  for (const row of rows) {
+    const parts = /** @type {Map<string, string[]>} */ (new Map());
+    for (const node of row.nodes) {
+      const part = by === 'node' ? node : zones[node] || 'no zone';
+      const list = parts.get(part);
+      if (list) list.push(node); else parts.set(part, [node]);
+    }
+    for (const [part, nodes] of parts) named.push({...row, key: `${part}|${row.key}`, part: by === 'zone' ? part : '', nodes, count: nodes.length});
+    if (row.count > row.nodes.length) counted.push({...row, key: `|${row.key}`, part: '', nodes: [], count: row.count - row.nodes.length});
+  }
+  const text = (row) => (by === 'zone' ? row.part : row.nodes[0]);
+  named.sort((a, b) => text(a).localeCompare(text(b), 'en', {numeric: true}) || b.count - a.count);
+  return [...named, ...counted];
+}
+
 /** "n-1 … 2" for a group: the first name, and how many more there are. @param {Row} row */
 export function groupTitle(row) {
   if (!row.nodes.length) return `${row.count} ${row.count === 1 ? 'node' : 'nodes'}`;

@@ -3,7 +3,7 @@ import {html, useEffect, useMemo, useState} from 'keplab/html.js';
 import {state, select, notify, go} from 'keplab/state.js';
 import {source, seek, seekTime} from 'keplab/engine.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
-import {filterMatrix, scoreMatrix, groupTitle, nodesOf, attemptDifference} from 'keplab/matrix.js';
+import {filterMatrix, regrouped, scoreMatrix, groupTitle, nodesOf, attemptDifference} from 'keplab/matrix.js';
 import {timeOf} from 'keplab/flow.js';
 import {count, moment, span} from 'keplab/format.js';
 
@@ -51,15 +51,26 @@ function Nodes({row}) {
     ${open && html`<div class="names">${row.nodes.slice(0, 200).map((name) => html`<button key=${name} class="plain link" onClick=${() => select({kind: 'nodes', ns: '', name})}>${name}</button> `)}${row.count > Math.min(200, row.nodes.length) ? html`<span class="soft">and ${count(row.count - Math.min(200, row.nodes.length))} more</span>` : ''}</div>`}`;
 }
 
+/** The zone of each node, as the columns have it. */
+function zonesOf() {
+  const {nodes, strings} = state.columns.peek(), {name, zone} = nodes.columns, found = /** @type {Record<string, string>} */ ({});
+  if (name) for (let row = 0; row < nodes.rows; row++) if (name[row]) found[strings[name[row]]] = strings[zone[row]];
+  return found;
+}
+
+const GROUPS = [['answers', 'answers'], ['zone', 'zone and answers'], ['node', 'nothing: a row a node']], ROWS = 200;
+
 function Filters({found}) {
+  const [by, setBy] = useState(/** @type {any} */ ('answers'));
   const [only, setOnly] = useState(true), matrix = useMemo(() => filterMatrix(found, {onlyRejecting: only}), [found, only]);
   if (!matrix.rows.length) return html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'Of a pod that was placed the record keeps how many nodes fitted, not what each filter said.' : found.is_past ? `Rejected by ${(found.rejected_by || []).join(', ') || 'no plugin that is recorded'}. ${found.left_out || ''}` : 'No filter was asked yet.'}</p>`;
-  const resolvable = matrix.rows.some((row) => row.resolvable !== null);
-  return html`<label class="check"><input type="checkbox" checked=${only} onChange=${() => setOnly(!only)} /> only plugins that rejected</label>
-    <div class="scroll-x"><table class="matrix" aria-label="answers of filters by node"><thead><tr><th scope="col">nodes</th><th scope="col" class="num">count</th>${matrix.plugins.map((plugin) => html`<th key=${plugin} scope="col">${plugin}</th>`)}${resolvable && html`<th scope="col">preemption</th>`}</tr></thead>
-    <tbody>${matrix.rows.map((row) => html`<tr key=${row.key} data-count=${row.count}><th scope="row"><${Nodes} row=${row} /></th><td class="num">${count(row.count)}</td>
+  const resolvable = matrix.rows.some((row) => row.resolvable !== null), rows = regrouped(matrix.rows, by, by === 'zone' ? zonesOf() : {}), left = rows.slice(ROWS).reduce((sum, row) => sum + row.count, 0);
+  return html`<div class="toolbar"><label>group nodes by <select value=${by} onChange=${(event) => setBy(event.target.value)}>${GROUPS.map(([id, title]) => html`<option key=${id} value=${id}>${title}</option>`)}</select></label><label class="check"><input type="checkbox" checked=${only} onChange=${() => setOnly(!only)} /> only plugins that rejected</label></div>
+    <div class="scroll-x"><table class="matrix" aria-label="answers of filters by node"><thead><tr>${by === 'zone' && html`<th scope="col">zone</th>`}<th scope="col">nodes</th><th scope="col" class="num">count</th>${matrix.plugins.map((plugin) => html`<th key=${plugin} scope="col">${plugin}</th>`)}${resolvable && html`<th scope="col">preemption</th>`}</tr></thead>
+    <tbody>${rows.slice(0, ROWS).map((row) => html`<tr key=${row.key} data-count=${row.count}>${by === 'zone' && html`<td>${row.part || '–'}</td>`}<th scope="row"><${Nodes} row=${row} /></th><td class="num">${count(row.count)}</td>
       ${row.answers.map((answer, at) => html`<td key=${at} class="answer ${answer.kind}" title=${answer.kind === 'none' ? 'not asked: an earlier filter had answered' : undefined}>${answer.text}</td>`)}
       ${resolvable && html`<td class="soft">${row.resolvable === null ? '' : row.resolvable ? 'may help' : 'cannot help'}</td>`}</tr>`)}</tbody></table></div>
+    ${left > 0 && html`<p class="soft small-print">and ${count(left)} more nodes</p>`}
     ${!matrix.exact && html`<p class="soft small-print">By reason: a node with two reasons is counted in both rows.</p>`}`;
 }
 
