@@ -165,7 +165,8 @@ class Scheduler:
         if self._switches.record == "annotations":
             self._record_writer = self._begin_record(handle)
             records = self._record_writer.records
-        self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys)
+        group_of = partial(handle.world.get, PodGroup)
+        self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys, handle.groups, group_of)
         self._crash = ""
         self._ready = False
         handle_change = self._held_changes.handle

@@ -5,12 +5,13 @@ that would make it fit) is looked up at the moment of asking. Asking changes not
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
 from scheduler.explain.node_groups import node_groups
@@ -18,6 +19,7 @@ from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
 from scheduler.resize.deferral import waits
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key, find_condition
 
 POOL_ORDER = (Pool.IN_FLIGHT, Pool.ACTIVE, Pool.BACKOFF, Pool.ERROR_BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
@@ -41,13 +43,16 @@ class Records(Protocol):
 
 @dataclass
 class Explainer:
-    """`pod_of` reads the informer's copy, `pod_keys` names all of them; `now` is monotonic seconds."""
+    """`pod_of` reads the informer's copy, `pod_keys` names all of them; `now` is monotonic seconds. `groups`: who is in
+    which PodGroup, which `group_of` finds."""
 
     core: Core
     pod_of: Callable[[Key], Pod | None]
     now: Callable[[], float]
     records: Records | None = None
     pod_keys: Callable[[], Iterable[Key]] = tuple
+    groups: PodGroups = field(default_factory=PodGroups)
+    group_of: Callable[[Key], PodGroup | None] = lambda key: None
 
     def pods(self) -> list[str]:
         """Return every pod that `pod` answers about, as `namespace/name`, in order; also some that are gone."""
@@ -148,7 +153,18 @@ class Explainer:
             ],
             "in_flight_events": queue.in_flight_event_count,
             "rejected_by_plugin": queue.unschedulable_plugins(),
+            "quorums": self._quorums(pods),
         }
+
+    def _quorums(self, pods: Iterable[QueuedPod]) -> list[dict[str, Any]]:
+        """Return how many members the gangs of gated pods have, and want (preemption 6.3)."""
+        keys = dict.fromkeys(self.groups.group_of(each.info) for each in pods if each.pool is Pool.GATED)
+        found = [(key, group) for key in keys if key is not None and (group := self.group_of(key)) is not None]
+        return [
+            {"group": str(key), "members": self.groups.known(key), "min_count": group.spec.min_count}
+            for key, group in found
+            if group.spec.is_gang
+        ]
 
     def routes(self) -> list[tuple[str, Any]]:
         """Serve `/explain/queue`, `/explain/pods` and `/explain/<namespace>/<pod>` as JSON."""

@@ -40,7 +40,7 @@ def mesh(tmp_path_factory):
     data = tmp_path_factory.mktemp("mesh")
     options = MeshOptions(
         data_dir=data, nodes=4, hosts=1, serves_clients=True, has_faults=True, engine="memory",
-        switches=("node.grace_s=8", "node.lease_duration_s=8"),
+        switches=("node.grace_s=8", "node.lease_duration_s=8", "GenericWorkload=true"),
     )  # fmt: skip
     supervisor, loop = Supervisor(options), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -100,6 +100,20 @@ def choose(page, process):
     page.ask("(name) => document.querySelector(`[data-process='${name}']`).focus()", process)
     page.keys("Enter")
     page.until("(name) => document.querySelector('.side h2')?.textContent.trim() === name", process)
+
+
+def test_6_a_gang_at_the_gate_says_how_many_members_it_has_and_wants(server, page):
+    metadata = {"name": "gang", "namespace": "default"}
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata}
+    policy = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    for made in (group | {"spec": policy}, pod("of-gang", schedulingGroup={"podGroupName": "gang"})):
+        assert 200 == server.ask("POST", "apply", {"yaml": json.dumps(made)}).code
+    page.keys("g", "q")
+    page.until("() => document.querySelector('[data-quorum=\"default/gang\"]')")
+
+    assert "PodGroup default/gang quorum 1/3" == page.text("[data-quorum='default/gang']")
+    assert 200 == server.ask("DELETE", "objects/pods/default/of-gang").code
+    page.until("() => !document.querySelector('[data-quorum]')")
 
 
 def test_7_a_pending_pod_has_one_row_for_all_nodes_and_what_would_help_as_the_command_says(mesh, page):

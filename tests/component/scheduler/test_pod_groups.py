@@ -62,18 +62,20 @@ def test_preemption_16_a_gang_waits_for_its_quorum_and_is_bound_in_one_cycle(pla
         await group(world)
         await members(world, "a", "b")
         await asyncio.sleep(2)
-        early = await nodes_of(world, "a", "b")
+        early = await nodes_of(world, "a", "b"), world.scheduler.explainer.queue()["quorums"]
         await members(world, "c")
         await world.until(world.bound("c"))
         await asyncio.sleep(1)
         bound, first = await nodes_of(world, "a", "b", "c"), await condition(world)
         await world.admin.delete("pods", Key("default", "a"), grace_period_s=0)
         await asyncio.sleep(1)
-        return early, bound, first, await condition(world), world
+        quorums = world.scheduler.explainer.queue()["quorums"]
+        return early, bound, first, await condition(world), quorums, world
 
-    early, bound, first, later, world = play(scenario, GenericWorkload=True)
+    early, bound, first, later, quorums, world = play(scenario, GenericWorkload=True)
 
-    assert early == ["", ""]
+    assert early == (["", ""], [{"group": "default/g", "members": 2, "min_count": 3}])
+    assert quorums == [], "no pod of it is gated"
     assert gated(world)[-1] == "waiting for minCount pods from a gang to appear in scheduling queue"
     assert bound == ["n1", "n1", "n1"]
     assert (first, later) == (("True", "Scheduled", ""), ("True", "Scheduled", ""))

@@ -1,6 +1,6 @@
 // The scheduling queue: pools at fixed places, moves between them as bands, and every pod that waits in a table.
 import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, select} from 'keplab/state.js';
+import {state, view, select, go} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
 import {run as runCommand} from 'keplab/commands.js';
 import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
@@ -134,6 +134,7 @@ function Queue() {
       <span class=${moves.rescued ? 'rescued' : 'soft'} title="pods that only the periodic flush woke: an event was missed, so it should be 0">flush rescued <b>${count(moves.rescued)}</b></span></div>
     ${answer.error && !past && html`<p class="error" role="alert">${answer.error.message}</p>`}
     <${Picture} counts=${counts} bound=${columns.bound} moves=${moves} pool=${pool} setPool=${setPool} flow=${chosenFlow} setFlow=${setFlow} />
+    ${exact && found.quorums?.length > 0 && html`<p class="facts" aria-label="gangs at the gate">${found.quorums.slice(0, 12).map((each) => html`<span key=${each.group} data-quorum=${each.group}>PodGroup <button class="plain link" onClick=${() => go('objects', ['podgroups', ...each.group.split('/')])}>${each.group}</button> quorum <b class="num">${count(each.members)}/${count(each.min_count)}</b></span>`)}${found.quorums.length > 12 ? html`<span class="soft">and ${count(found.quorums.length - 12)} more</span>` : ''}</p>`}
     ${flow && html`<${Moves} flow=${flow} close=${() => setFlow('')} />`}
     <div class="split"><div class="main-part">
       <div class="toolbar"><label class="grow">pods <input class="filter" type="text" placeholder="name, plugin or event" value=${text} onInput=${(event) => setText(event.target.value)} /></label>${pool && html`<button class="small" onClick=${() => setPool('')}>${title(pool)} ✕</button>`}<span class="soft">${count(rows.length)} of ${count(pods.length)}</span></div>
