@@ -111,7 +111,7 @@ def test_6_a_gang_at_the_gate_says_how_many_members_it_has_and_wants(server, pag
     page.keys("g", "q")
     page.until("() => document.querySelector('[data-quorum=\"default/gang\"]')")
 
-    assert "PodGroup default/gang quorum 1/3" == page.text("[data-quorum='default/gang']")
+    assert "PodGroup default/gang quorum 1/3" == " ".join(page.text("[data-quorum='default/gang']").split())
     assert 200 == server.ask("DELETE", "objects/pods/default/of-gang").code
     page.until("() => !document.querySelector('[data-quorum]')")
 
