@@ -177,6 +177,7 @@ def test_20_axe_finds_nothing_on_a_difference_and_a_trace(both, new_page, scheme
 def test_19_a_difference_is_walked_and_its_pod_explained_by_keys_alone(both, new_page):
     page = opened(new_page, both)
     page.keys("]")
+    page.until("() => document.querySelector('.pane .plain.link')")
     page.ask("() => document.querySelector('.pane .plain.link').focus()")
     page.keys("Enter")
     page.until("() => __keplab.state.selected.value?.kind === 'pods'")
