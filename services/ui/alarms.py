@@ -119,7 +119,8 @@ class Alarms:
             return
         for violation in auditor.violations[self._reported :]:
             self.violations.append(violation)
-            self._live.announce(frames.ALARM, {"alarm": "violation", **msgspec.to_builtins(violation)})
+            found = {"alarm": "violation", **msgspec.to_builtins(violation)}
+            self._live.announce(frames.ALARM, found, f"violation {len(self.violations)}")
         self._reported = len(auditor.violations)
 
     @property
@@ -139,7 +140,8 @@ class Alarms:
         """Compare the faults that are not over with how the mesh is now."""
         for fault in self.faults:
             if not fault.is_over and fault.look(self._live, self._live.now_s, self.lost):
-                self._live.announce(frames.ALARM, {"alarm": "fault", **fault.document()})
+                found = {"alarm": "fault", **fault.document()}
+                self._live.announce(frames.ALARM, found, f"fault {fault.wanted.target} {fault.at_s}")
 
     def document(self) -> dict[str, Any]:
         """Return what is judged, what was broken, and the faults."""

@@ -67,8 +67,8 @@ class Listener(Protocol):
         """Take event lines."""
         ...
 
-    def document(self, kind: int, frame: bytes) -> None:
-        """Take rates, counts, progress or an alarm."""
+    def document(self, kind: int, frame: bytes, about: str = "") -> None:
+        """Take rates, counts, progress or an alarm. `about`: which job, fault or violation it is about."""
         ...
 
 
@@ -306,14 +306,15 @@ class Live:
             "has_faults": bool(self.status.get("has_faults")),
         }
 
-    def _send(self, kind: int, document: dict[str, Any], rv: int, now_s: float) -> None:
+    def _send(self, kind: int, document: dict[str, Any], rv: int, now_s: float, about: str = "") -> None:
         frame = frames.document_frame(kind, document, rv, now_s)
         for listener in list(self.listeners):
-            listener.document(kind, frame)
+            listener.document(kind, frame, about)
 
-    def announce(self, kind: int, document: dict[str, Any]) -> None:
-        """Send a document to all pages: progress of a job, an alarm."""
-        self._send(kind, document, self.model.rv, self.now_s)
+    def announce(self, kind: int, document: dict[str, Any], about: str) -> None:
+        """Send a document to all pages: progress of a job, an alarm. `about`: what it is about; of two about one thing
+        the newest counts."""
+        self._send(kind, document, self.model.rv, self.now_s, about)
 
 
 BY_HAND: Final = ("kill", "pause", "heal")

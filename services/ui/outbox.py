@@ -1,7 +1,7 @@
 """What waits to be sent to one page, within a budget: nothing is left out silently, nothing grows without end. Pure.
 
 While a page keeps up it is sent every frame. Above the budget changes of rows are merged, the newest wins; rates and
-counts replace the ones before; event lines are cut, and a *gap* says so.
+counts replace the ones before, and so does what is said of one job or fault; event lines are cut, and a *gap* says so.
 """
 
 from collections import deque
@@ -17,6 +17,8 @@ BUDGET_BYTES: Final = 4 << 20
 ROWS_A_FRAME: Final = 20_000
 TABLES: Final = ("nodes", "pods")
 REPLACED: Final = frozenset((frames.RATES, frames.POOLS))
+DOCUMENTS_MAX: Final = 500
+"""So many documents about different things wait for a page that is behind; of more the oldest is cut."""
 
 
 class Outbox:
@@ -26,19 +28,20 @@ class Outbox:
         self._budget = budget_bytes
         self._queue: deque[tuple[bytes, int]] = deque()
         """Frames, and how much of the budget each takes."""
-        self._newest: dict[int, bytes] = {}
+        self._newest: dict[tuple[int, str], bytes] = {}
         self._rows: dict[str, dict[int, None]] = {table: {} for table in TABLES}
         self._strings = 0
         """How many strings the page was sent, or will be by what waits."""
         self._is_behind = False
         self._gap: dict[str, Any] | None = None
         self.waiting_bytes = 0
-        self.merged_total = self.cut_lines_total = 0
+        self.merged_total = self.cut_lines_total = self.cut_documents_total = 0
 
     def reset(self, whole: Iterable[bytes], strings: int) -> None:
         """Forget what waits and send all columns. `strings`: how many of them these frames bring."""
         self._queue.clear()
-        self._newest.clear()
+        for kind in REPLACED:
+            self._newest.pop((kind, ""), None)
         for rows in self._rows.values():
             rows.clear()
         self._queue.extend((frame, 0) for frame in whole)
@@ -79,12 +82,19 @@ class Outbox:
         """Note that so many lines are not sent."""
         self._missed(rv)["lines"] += count
 
-    def put(self, kind: int, frame: bytes) -> None:
-        """Send a document; of a kind that is replaced only the newest is kept."""
-        if kind in REPLACED:
-            self._newest[kind] = frame
-        else:
+    def put(self, kind: int, frame: bytes, about: str = "", rv: int = 0) -> None:
+        """Send a document; of rates and counts only the newest is kept. Above the budget that is so for every kind: of
+        documents `about` one thing the newest wins."""
+        if kind not in REPLACED and self._fits(frame):
             self._put(frame)
+            return
+        key = kind, about
+        self._newest.pop(key, None)
+        self._newest[key] = frame
+        if len(self._newest) > DOCUMENTS_MAX:
+            del self._newest[next(each for each in self._newest if each[0] not in REPLACED)]
+            self.cut_documents_total += 1
+            self._missed(rv)
 
     def _missed(self, rv: int) -> dict[str, Any]:
         if self._gap is None:
@@ -104,8 +114,8 @@ class Outbox:
             return frames.document_frame(frames.GAP, gap, rv, time)
         if self._is_behind and model is not None:
             return self._caught_up(model)
-        for kind in list(self._newest):
-            return self._newest.pop(kind)
+        for key in self._newest:
+            return self._newest.pop(key)
         return None
 
     def _caught_up(self, model: Model) -> bytes | None:

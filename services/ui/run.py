@@ -103,7 +103,7 @@ async def _parts(
             for run in open_runs([job.recordings]) if job.recordings.is_dir() else ():
                 runs.add(run)
         if runs.live is not None:
-            runs.live.announce(frames.JOB, job.document())
+            runs.live.announce(frames.JOB, job.document(), job.id)
 
     jobs = Jobs(options.tops, options.results, on_progress)
     work: list[Work] = [jobs.run]

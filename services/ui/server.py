@@ -24,6 +24,7 @@ from services.api.errors import (
     Forbidden,
     NotFound,
     RequestEntityTooLarge,
+    TooManyRequests,
     Unavailable,
 )
 from services.client.discovery import ServedKind
@@ -40,6 +41,8 @@ from services.ui.socket import HEARTBEAT_S, MESSAGE_BYTES_MAX, Page, joined
 from services.ui.streams import EventStream, SpanFiles
 
 BODY_BYTES_MAX: Final = 4 << 20
+PAGES_MAX: Final = 64
+"""So many pages and followers of events are connected at one time: each may have 4 MiB that wait for it."""
 BINARY: Final = "application/octet-stream"
 V1: Final = "/ui/v1"
 REPORT_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; sandbox"
@@ -82,6 +85,11 @@ class Server:
         self._static = static_files.StaticFiles(settings.static)
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[EventStream] = set()
+
+    def _check_space(self) -> None:
+        """Return if one more may connect. Raises: TooManyRequests."""
+        if len(self.sockets) + len(self.streams) >= PAGES_MAX:
+            raise TooManyRequests(f"{PAGES_MAX} pages are connected already: close one")
 
     async def close(self) -> None:
         """End what would not end by itself."""
@@ -452,6 +460,7 @@ class Server:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send event lines as server-sent events: those since a time of the wall, and then those that come."""
         live = self._mesh_live
+        self._check_space()
         answer = web.StreamResponse(headers={**SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         answer.headers["Content-Security-Policy"] = policy()
         await answer.prepare(request)
@@ -473,6 +482,7 @@ class Server:
     # -- the socket --------------------------------------------------------------------------------------
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        self._check_space()
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False)
         socket.headers.update(SECURITY_HEADERS)
         await socket.prepare(request)

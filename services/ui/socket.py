@@ -164,9 +164,10 @@ class Page:
             self.outbox.put_lines(lines_frame([entry.raw for entry in some], rv, now_s), len(some), rv)
         self._wake.set()
 
-    def document(self, kind: int, frame: bytes) -> None:
+    def document(self, kind: int, frame: bytes, about: str = "") -> None:
         """Send rates, counts, progress or an alarm."""
-        self.outbox.put(kind, frame)
+        model = self._model
+        self.outbox.put(kind, frame, about, model.rv if model is not None else 0)
         self._wake.set()
 
     async def _send(self) -> None:

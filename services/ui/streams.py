@@ -26,7 +26,7 @@ class EventStream:
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
         """Take no columns: this is text."""
 
-    def document(self, kind: int, frame: bytes) -> None:
+    def document(self, kind: int, frame: bytes, about: str = "") -> None:
         """Take no documents."""
 
     def lines(self, entries: Sequence[Entry]) -> None:

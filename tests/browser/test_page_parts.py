@@ -138,6 +138,14 @@ def test_moments_of_a_difference_follow_what_the_panes_are_kept_together_by(call
     assert [4.0, 4.0] == call("alignment", "moments", alone, "decision", [both, alone])
     assert [2.0, 4.0] == call("alignment", "moments", alone, "role", [both, alone])
     assert "node: n1 / n2" == call("alignment", "fieldWords", both, "node")
+    found = {"counts": {"a": 1, "b": 2}, "first": both, "differences": [both, alone], "reordered": None}
+    turned = call("alignment", "turned", found)
+    assert ({"a": 2, "b": 1}, both["a"], alone["a"]) == (
+        turned["counts"],
+        turned["first"]["b"],
+        turned["differences"][1]["b"],
+    )
+    assert "node: n2 / n1" == call("alignment", "fieldWords", turned["first"], "node")
     assert "web#0: sched.attempt scheduled → n1 only in unbind" == call(
         "alignment", "summary", alone, ["fail", "unbind"]
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.recordings import frames
 from services.recordings.model import Change, Model
-from services.ui.outbox import Outbox
+from services.ui.outbox import DOCUMENTS_MAX, Outbox
 from services.ui.player import lines_frame
 from tests.unit.recordings.histories import node, pod
 
@@ -100,6 +100,37 @@ def test_rates_replace_the_ones_before():
 
     (only,) = iter(lambda: outbox.take(None), None)
     assert {"at": 4} == frames.read_frame(only).header
+
+
+def progress(number, done):
+    return frames.document_frame(frames.JOB, {"id": f"job-{number}", "done": done, "text": "x" * 200}, 1, 1.0)
+
+
+def test_of_a_page_that_reads_nothing_no_kind_of_frame_grows_without_end():
+    _, outbox, _ = begun(2_000)
+    outbox.reset([], 0)
+    for done in range(1_000):
+        outbox.put(frames.JOB, progress(1, done), "job-1")
+        outbox.put(0, b'{"t":"error"}')
+
+    assert outbox.waiting_bytes <= 2_000
+    found = list(iter(lambda: outbox.take(None), None))
+    assert len(found) < 100
+    assert 999 == [frames.read_frame(frame) for frame in found if frame[0] == frames.JOB][-1].header["done"]
+    assert 0 == outbox.waiting_bytes
+
+
+def test_of_many_documents_the_oldest_are_cut_and_a_gap_says_so():
+    _, outbox, _ = begun(100)
+    outbox.reset([], 0)
+    outbox.put(frames.RATES, frames.document_frame(frames.RATES, {}, 1, 1.0))
+    for number in range(DOCUMENTS_MAX + 5):
+        outbox.put(frames.JOB, progress(number, 0), f"job-{number}", 7)
+
+    found = [frames.read_frame(frame) for frame in iter(lambda: outbox.take(None), None)]
+    assert [frames.GAP, frames.RATES, "job-6"] == [found[0].kind, found[1].kind, found[2].header["id"]]
+    assert DOCUMENTS_MAX + 1 == len(found)
+    assert 6 == outbox.cut_documents_total
 
 
 @settings(max_examples=30, deadline=None)

@@ -72,3 +72,10 @@ export function decisionOf(line) {
   if (!line.obj || !EVENTS.includes(line.ev)) return null;
   return {at: line.t ?? (line.mono_ns || 0) / 1e9, event: line.ev, name: line.obj.ns ? `${line.obj.ns}/${line.obj.name}` : line.obj.name, node: line.node || '', outcome: (line.data || {}).outcome || (line.data || {}).reason || ''};
 }
+
+/** The difference of B and A, of that of A and B: a file has each pair of runs once. @param {any} found */
+export function turned(found) {
+  if (!found) return null;
+  const swapped = (pair) => pair && {...pair, a: pair.b, b: pair.a};
+  return {...found, counts: swapped(found.counts), first: swapped(found.first), differences: found.differences.map(swapped), reordered: swapped(found.reordered)};
+}

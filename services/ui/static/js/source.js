@@ -11,6 +11,8 @@
 //
 // A refusal is a `Refused` with Kubernetes' Status: {code, reason, message, details}.
 
+import {turned} from 'keplab/alignment.js';
+
 export class Refused extends Error {
   /** @param {any} status */
   constructor(status) {
@@ -287,7 +289,8 @@ export class ReplaySource {
   trace(ns, pod, run = this.index.first) { return this.precomputed(run, `trace/${ns}/${pod}`, `A trace of pod ${ns}/${pod}`); }
 
   async diff(a, b, options = {}) {
-    const found = await this.json('all', `diff-${a}-${b}${options.times ? '-times' : ''}`);
+    const how = options.times ? '-times' : '', there = await this.json('all', `diff-${a}-${b}${how}`);
+    const found = there || turned(await this.json('all', `diff-${b}-${a}${how}`));
     if (!found) throw new Refused({code: 404, reason: 'NotFound', message: `A difference of ${a} and ${b} is not in this file`});
     return found;
   }
