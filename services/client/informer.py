@@ -59,6 +59,18 @@ class Followed(Protocol):
         ...
 
 
+class Beginning(Protocol):
+    """What takes a state object by object as it comes; then `Followed.replaced` is given none of them."""
+
+    def began(self) -> None:
+        """A state begins; what came of one that did not end is void."""
+        ...
+
+    def arrived(self, item: Item) -> None:
+        """Take one object of it."""
+        ...
+
+
 class Reflector:
     """Keeps one informer at the server's state; `run` never returns."""
 
@@ -72,8 +84,11 @@ class Reflector:
         random: Random,
         events: EventLog | None,
         spread_s: float,
+        beginning: Beginning | None = None,
     ) -> None:
+        """`beginning`: is given the state as it comes, so that it is not held whole."""
         self._informer, self._resource, self._part = informer, informer.resource, part
+        self._beginning = beginning
         self._api, self._client = api, Client(api, clock, random)
         self._clock, self._events = clock, events
         self._backoff = Backoff(random)
@@ -141,7 +156,13 @@ class Reflector:
         if self._must_relist and not self._can_stream:
             # C1: without a version, so that the answer is the newest state.
             raw, rv = await self._client.list_raw(self._resource, **self._part)
-            self._replace(self._items(raw), rv)
+            items = self._items(raw)
+            if self._beginning is not None:
+                self._beginning.began()
+                for item in items:
+                    self._beginning.arrived(item)
+                items = []
+            self._replace(items, rv)
         is_initial = self._must_relist
         if self._events is not None:
             data = {"resource": self._resource, **self._part, "start_rv": 0 if is_initial else self.last_rv}
@@ -155,6 +176,8 @@ class Reflector:
             allow_bookmarks=True,
         )
         stream = self._api.watch(request)
+        if is_initial and self._beginning is not None:
+            self._beginning.began()
         try:
             await self._follow(stream, [] if is_initial else None)
         finally:
@@ -199,8 +222,11 @@ class Reflector:
                 raise _error_of(event)
             if initial is not None:
                 if event.type == "ADDED":
-                    key = Key(event.namespace, event.name)
-                    initial.append(Item(key, event.rv, event.body, event.traceparent))
+                    item = Item(Key(event.namespace, event.name), event.rv, event.body, event.traceparent)
+                    if self._beginning is not None:
+                        self._beginning.arrived(item)
+                    else:
+                        initial.append(item)
                 elif event.type == "BOOKMARK" and event.initial_events_end:
                     self._replace(initial, event.rv)
                     initial = None

@@ -216,7 +216,7 @@ def past_of(source: Source) -> PastColumns:
                 if before:
                     pods.end(before, version.rv)
                 if row is not None:
-                    roles[row.uid] = model.roles.of(row.uid, row.name)
+                    roles[row.uid] = model.role_of(row.uid)
                     values = _own(model.pods, row.uid, _POD_OWN)
                     extra = {"node_name": model.number(row.node), "nominated_name": model.number(row.nominated)}
                     common = _common(version.rv, model.pods, row.uid, model, uids)

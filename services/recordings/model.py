@@ -16,13 +16,23 @@ from services.api.meta import Document
 from services.recordings import frames, rows
 from services.recordings.format import DELETED
 from services.recordings.frames import NODE_COLUMNS, POD_COLUMNS, Array, Spec
-from services.recordings.roles import Roles, parts_of
+from services.recordings.roles import Roles, parts_of, role_of_parts
 from services.recordings.rows import CLAIMS, NODES, PODS, POOLS, SLICES, TOPOLOGIES, NodeRow, NumaRow, PodRow
 
 SHOWN: Final = frozenset((PODS, NODES, TOPOLOGIES, SLICES, CLAIMS))
 """Kinds whose bodies make rows; of all others only the owners count, for roles."""
 ENDED: Final = (rows.PHASES.index("Succeeded"), rows.PHASES.index("Failed"))
 """Phases of pods that request nothing any more."""
+OWN_NOTHING: Final = frozenset(("Event", "Lease"))
+"""Kinds that no object has as its owner; there are many of them."""
+_UNSHOWN: Final = (Spec("node_name", "u32"), Spec("nominated_name", "u32"), Spec("own_devices", "f64"))
+"""What is known of a pod besides its columns: so that its row needs not be kept as well."""
+_STRINGS: Final = {
+    NODES: ("name", "zone", "taints"),
+    PODS: ("name", "ns", "owner", "role", "reason", "node_name", "nominated_name"),
+}
+"""Columns that are numbers of strings."""
+UNUSED_MAX: Final = 50_000
 _U16_MAX: Final = 65_535
 _ROWS_BEGUN: Final = 64
 
@@ -48,15 +58,16 @@ class Change(msgspec.Struct, frozen=True):
 class Table:
     """Columns that grow, and which of their rows are free."""
 
-    def __init__(self, specs: tuple[Spec, ...]) -> None:
-        self.specs = specs
+    def __init__(self, specs: tuple[Spec, ...], unshown: tuple[Spec, ...] = ()) -> None:
+        """`unshown`: columns that `of` and `all` leave out."""
+        self.shown, self.specs = tuple(spec.name for spec in specs), specs + unshown
         self.size = 0
         """So many rows were ever used at one time."""
         self.slots: dict[str, int] = {}
         """By uid."""
         self.changed: dict[int, None] = {}
         self._free: list[int] = []
-        self._columns = frames.empty(specs, _ROWS_BEGUN)
+        self._columns = frames.empty(self.specs, _ROWS_BEGUN)
 
     def __getitem__(self, name: str) -> Array:
         return self._columns[name][: self.size]
@@ -104,25 +115,27 @@ class Table:
             self._columns[name][slot] = value
         self.changed[slot] = None
 
+    def row(self, slot: int, names: Iterable[str]) -> list[Any]:
+        """Return these columns of a row, as Python's own values."""
+        return [self._columns[name][slot].item() for name in names]
+
     def of(self, rows_wanted: Array) -> dict[str, Array]:
         """Return these rows."""
-        return {name: values[rows_wanted] for name, values in self._columns.items()}
+        return {name: self._columns[name][rows_wanted] for name in self.shown}
 
     def all(self) -> dict[str, Array]:
         """Return all rows, free ones included."""
-        return {name: values[: self.size] for name, values in self._columns.items()}
+        return {name: self._columns[name][: self.size] for name in self.shown}
 
 
 class _Use:
-    """What the pods that name a node come to, and which they are: slots of `pods`, and of those `nominated` to it."""
+    """What the pods that name a node come to."""
 
-    __slots__ = ("cpu", "devices", "held_cpu", "held_memory", "memory", "nominated", "phases", "pods", "requesting")
+    __slots__ = ("cpu", "devices", "held_cpu", "held_memory", "memory", "phases", "requesting")
 
     def __init__(self) -> None:
         self.cpu = self.memory = self.devices = self.requesting = self.held_cpu = self.held_memory = 0
         self.phases = [0] * len(rows.PHASES)
-        self.pods: dict[int, None] = {}
-        self.nominated: dict[int, None] = {}
 
     def add(self, row: PodRow, sign: int) -> None:
         self.phases[row.phase] += sign
@@ -191,8 +204,20 @@ class _Devices:
             used += sum(1 for name in names if held.get(name, 0) > 0)
         return published, used
 
+    def keys(self, resource: str) -> list[tuple[str, str]]:
+        """Return namespace and name of all slices or claims."""
+        if resource == SLICES:
+            return [("", name) for name in self._pool_of]
+        return list(self._claims) if resource == CLAIMS else []
+
     def _nodes_of(self, pool: tuple[str, str]) -> set[str]:
         return {each.node for each in self._slices.get(pool, {}).values() if each.node}
+
+
+_TEXTS: Final = ("name", "ns", "node_name", "owner", "reason", "nominated_name")
+_PLAIN: Final = ("phase", "priority", "flags", "created")
+_SIZES: Final = ("cpu_m", "mem", "own_devices", "held_cpu_m", "held_mem")
+"""Columns of a pod, as `PodRow` is made of them."""
 
 
 class _Restored(NamedTuple):
@@ -239,6 +264,13 @@ def _node_rows(strings: list[str], table: Mapping[str, Array]) -> Iterator[tuple
         yield NodeRow(name, uid, zone, ready, bool(is_off), taints, *sizes, created), slot
 
 
+def _owners(change: Change) -> tuple[str, ...]:
+    """Return the uids of the owners of a changed object."""
+    if change.owners is not None:
+        return change.owners
+    return rows.owners_of(change.body) if change.body is not None else ()
+
+
 class Model:
     """What is known of nodes and pods after the versions that were applied.
 
@@ -249,12 +281,12 @@ class Model:
     def __init__(self, roles: Roles | None = None) -> None:
         self.rv, self.time, self.is_in_group = 0, 0.0, False
         self.strings: list[str] = [""]
-        self.nodes, self.pods = Table(NODE_COLUMNS), Table(POD_COLUMNS)
+        self.nodes, self.pods = Table(NODE_COLUMNS), Table(POD_COLUMNS, _UNSHOWN)
         self.roles = roles if roles is not None else Roles()
         self._numbers: dict[str, int] = {"": 0}
         self._sent_strings = 0
-        self._pod_rows: dict[str, PodRow] = {}
-        self._pod_uids: dict[tuple[str, str], str] = {}
+        self._pod_uids: dict[str, dict[str, str]] = {}
+        """By namespace and name."""
         self._pools: dict[str, int] = {}
         self._node_rows: dict[str, NodeRow] = {}
         """By name."""
@@ -295,11 +327,42 @@ class Model:
     def uid_of(self, namespace: str, name: str) -> str:
         """Return the uid of a pod, "" when there is none."""
         self._know()
-        return self._pod_uids.get((namespace, name), "")
+        return self._pod_uids.get(namespace, {}).get(name, "")
 
     def pod_row(self, namespace: str, name: str) -> PodRow | None:
         """Return the row of a pod, None when there is none."""
-        return self._pod_rows.get(self.uid_of(namespace, name))
+        return self._row_of_pod(self.uid_of(namespace, name))
+
+    def _row_of_pod(self, uid: str) -> PodRow | None:
+        """Return what the columns say of a pod, None when there is none with that uid."""
+        slot = self.pods.slots.get(uid)
+        if slot is None:
+            return None
+        name, ns, node, owner, reason, nominated = (self.strings[at] for at in self.pods.row(slot, _TEXTS))
+        phase, priority, flags, created = self.pods.row(slot, _PLAIN)
+        cpu, memory, devices, held_cpu, held_memory = map(int, self.pods.row(slot, _SIZES))
+        sizes, held = (cpu, memory, devices), (held_cpu, held_memory)
+        return PodRow(name, ns, uid, node, phase, priority, *sizes, owner, flags, reason, created, nominated, *held)
+
+    def role_of(self, uid: str) -> str:
+        """Return the role of a pod, "" when there is none with that uid."""
+        slot = self.pods.slots.get(uid)
+        if slot is None:
+            return ""
+        role, number = self.pods.row(slot, ("role", "role_number"))
+        return role_of_parts(self.strings[role], number)
+
+    def keys(self, resource: str) -> list[tuple[str, str]]:
+        """Return namespace and name of all objects of a kind of which there are rows."""
+        self._know()
+        match resource:
+            case "pods":
+                return [(namespace, name) for namespace, names in self._pod_uids.items() for name in names]
+            case "nodes":
+                return [("", name) for name in self._node_rows]
+            case rows.TOPOLOGIES:
+                return [("", name) for name in self._numa]
+        return self._devices.keys(resource)
 
     def node_row(self, name: str) -> NodeRow | None:
         """Return the row of a node, None when there is none."""
@@ -307,11 +370,12 @@ class Model:
         return self._node_rows.get(name)
 
     def _apply(self, change: Change) -> None:
-        if change.type != DELETED and change.uid:
-            owners = change.owners
-            if owners is None:
-                owners = rows.owners_of(change.body) if change.body is not None else ()
-            self.roles.learn(change.uid, change.kind, change.namespace, change.name, owners)
+        # The role of a pod is in its columns; what owns nothing has none that is asked for.
+        if change.resource != PODS and change.kind not in OWN_NOTHING:
+            if change.type == DELETED:
+                self.roles.depart(change.uid)
+            elif change.uid and not self.roles.knows(change.uid):
+                self.roles.learn(change.uid, change.kind, change.namespace, change.name, _owners(change))
         if change.resource not in SHOWN:
             return
         row = None if change.type == DELETED else self.row_of(change)
@@ -340,7 +404,7 @@ class Model:
         body = change.body
         match change.resource:
             case "pods" if body is None:
-                before = self._pod_rows.get(change.uid)
+                before = self._row_of_pod(change.uid)
                 return rows.pod_row_of_facts(change.namespace, change.name, change.uid, dict(change.facts), before)
             case "nodes" if body is None:
                 known = self._node_rows.get(change.name)
@@ -358,70 +422,68 @@ class Model:
         return found
 
     def _set_pod(self, change: Change, row: PodRow | None) -> None:
-        key = change.namespace, change.name
-        known = self._pod_uids.get(key)
+        names = self._pod_uids.setdefault(change.namespace, {})
+        known = names.get(change.name)
         # A uid that is another one than was known: the deletion between them was not seen.
         if known is not None and (row is None or known != row.uid):
             self._drop_pod(known)
-            del self._pod_uids[key]
+            del names[change.name]
         if row is None:
+            if not names:
+                del self._pod_uids[change.namespace]
             return
-        before = self._pod_rows.get(row.uid)
-        slot = self.pods.take(row.uid)
-        self._pod_uids[key] = row.uid
-        self._pod_rows[row.uid] = row
-        if before is not None:
-            self._count_pod(before, slot, -1)
-        self._count_pod(row, slot, 1)
+        before = self._row_of_pod(row.uid)
+        if before == row:
+            return
         number = self.number
-        role, role_number = parts_of(self.roles.of(row.uid, row.name))
-        self.pods.set(
-            slot,
-            {
-                "name": number(row.name),
-                "ns": number(row.namespace),
-                "node": self._slot_of_node(row.node),
-                "phase": row.phase,
-                "pool": self._pools.get(row.uid, 0),
-                "priority": row.priority,
-                "cpu_m": row.cpu,
-                "mem": row.memory,
-                "owner": number(row.owner),
-                "role": number(role),
-                "role_number": role_number,
-                "flags": row.flags,
-                "reason": number(row.reason),
-                "created": row.created,
-                "nominated": self._slot_of_node(row.nominated),
-                "held_cpu_m": row.held_cpu,
-                "held_mem": row.held_memory,
-            },
-        )
-        for name in (row.node, row.nominated):
-            number(name)
+        values: dict[str, Any] = {
+            "name": number(row.name),
+            "ns": number(row.namespace),
+            "node": self._slot_of_node(row.node),
+            "phase": row.phase,
+            "priority": row.priority,
+            "cpu_m": row.cpu,
+            "mem": row.memory,
+            "own_devices": row.devices,
+            "owner": number(row.owner),
+            "flags": row.flags,
+            "reason": number(row.reason),
+            "created": row.created,
+            "node_name": number(row.node),
+            "nominated": self._slot_of_node(row.nominated),
+            "nominated_name": number(row.nominated),
+            "held_cpu_m": row.held_cpu,
+            "held_mem": row.held_memory,
+        }
+        if before is not None:
+            self._count_pod(before, -1)
+        else:
+            # One text, whoever holds it.
+            names[self.strings[values["name"]]] = row.uid
+            role = self.roles.of_pod(row.uid, change.namespace, change.name, _owners(change), self.role_of)
+            stem, role_number = parts_of(role)
+            pool = self._pools.get(row.uid, 0)
+            values |= {"role": number(stem), "role_number": role_number, "pool": pool}
+        self._count_pod(row, 1)
+        self.pods.set(self.pods.take(row.uid), values)
 
     def _drop_pod(self, uid: str) -> None:
-        row = self._pod_rows.pop(uid)
+        row = self._row_of_pod(uid)
+        assert row is not None
         self._pools.pop(uid, None)
-        slot = self.pods.release(uid)
-        assert slot is not None
-        self._count_pod(row, slot, -1)
+        self.pods.release(uid)
+        self._count_pod(row, -1)
 
-    def _count_pod(self, row: PodRow, slot: int, sign: int) -> None:
-        if row.node:
-            use = self._uses.setdefault(row.node, _Use())
-            use.add(row, sign)
-            if sign > 0:
-                use.pods[slot] = None
-            else:
-                del use.pods[slot]
-            self._stale[row.node] = None
-        if row.nominated:
-            use = self._uses.setdefault(row.nominated, _Use())
-            if sign > 0:
-                use.nominated[slot] = None
-            else:
-                del use.nominated[slot]
+    def _count_pod(self, row: PodRow, sign: int) -> None:
+        if not row.node:
+            return
+        use = self._uses.get(row.node)
+        if use is None:
+            use = self._uses[row.node] = _Use()
+        use.add(row, sign)
+        if sign < 0 and not any(use.phases):
+            del self._uses[row.node]
+        self._stale[row.node] = None
 
     def _set_node(self, name: str, row: NodeRow | None) -> None:
         before = self._node_rows.get(name)
@@ -455,12 +517,10 @@ class Model:
 
     def _point_at(self, name: str, slot: int) -> None:
         """Have the pods that name a node point at its row, -1 when it has none."""
-        use = self._uses.get(name)
-        if use is not None:
-            for pod in use.pods:
-                self.pods.set(pod, {"node": slot})
-            for pod in use.nominated:
-                self.pods.set(pod, {"nominated": slot})
+        number = self._numbers.get(name, 0)
+        for column, named in (("node", "node_name"), ("nominated", "nominated_name")) if number else ():
+            for pod in np.flatnonzero(self.pods[named] == number).tolist():
+                self.pods.set(pod, {column: slot})
 
     def _slot_of_node(self, name: str) -> int:
         row = self._node_rows.get(name) if name else None
@@ -531,7 +591,7 @@ class Model:
         slots[0] = -1
         own = {spec.name: nodes[spec.name] for spec in NODE_COLUMNS if spec.name in nodes}
         self.nodes.restore(sizes[0], nodes["slot"], own | self._sums(nodes, pods))
-        own = {spec.name: pods[spec.name] for spec in POD_COLUMNS if spec.name in pods}
+        own = {spec.name: pods[spec.name] for spec in self.pods.specs if spec.name in pods}
         pointing = {name: slots[pods[f"{name}_name"]] for name in ("node", "nominated")}
         self.pods.restore(sizes[1], pods["slot"], own | pointing | {"pool": pools[pods["uid"]]})
         self._sent_strings = known
@@ -577,12 +637,30 @@ class Model:
             self.nodes.slots[row.uid] = slot
         self.nodes.name(self.nodes.slots)
         for pod, slot in _pod_rows(strings, pods):
-            self._pod_rows[pod.uid] = pod
-            self._pod_uids[pod.namespace, pod.name] = pod.uid
+            self._pod_uids.setdefault(pod.namespace, {})[pod.name] = pod.uid
             self.pods.slots[pod.uid] = slot
-            self._count_pod(pod, slot, 1)
+            self._count_pod(pod, 1)
         self.pods.name(self.pods.slots)
         self._stale.clear()
+
+    # -- strings ---------------------------------------------------------------------------------------
+
+    def compact(self) -> bool:
+        """Forget strings that no row has any more, once there are `UNUSED_MAX` more of them than of rows; whether any
+        were. Strings have other numbers then: readers are to be sent `frames`."""
+        self._know()
+        if len(self.strings) <= UNUSED_MAX + 2 * (len(self.pods.slots) + len(self.nodes.slots)):
+            return False
+        columns = [(table, name) for table, of in ((self.nodes, NODES), (self.pods, PODS)) for name in _STRINGS[of]]
+        used = np.unique(np.concatenate([np.zeros(1, np.uint32), *(table[name] for table, name in columns)]))
+        places = np.zeros(len(self.strings), np.uint32)
+        places[used] = np.arange(len(used), dtype=np.uint32)
+        for table, name in columns:
+            table[name][:] = places[table[name]]
+        self.strings = [self.strings[number] for number in used.tolist()]
+        self._numbers = {text: number for number, text in enumerate(self.strings)}
+        self._sent_strings = len(self.strings)
+        return True
 
     # -- frames ----------------------------------------------------------------------------------------
 

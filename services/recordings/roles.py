@@ -4,21 +4,30 @@ Uids and generated names mean nothing: a pod of an owner is its number in the or
 its name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 PLAIN: Final = ("", "default")
 """Namespaces that roles do not name."""
+DEPARTED_MAX: Final = 10_000
+NAMES_MAX: Final = 50_000
 
 
 class Roles:
-    """Which object plays which role, by uid, learned from first versions in their order."""
+    """Which object plays which role, by uid, learned from first versions in their order.
+
+    Objects that are gone are known for a while; of names without an owner the latest `NAMES_MAX` are counted.
+    """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, str] = {}
         self._owners: dict[str, tuple[str, str]] = {}
         """Of each object its kind, and what the roles of those begin with that it owns."""
-        self._counts: dict[tuple[str, bool], int] = {}
+        self._counts: dict[str, int] = {}
+        """By what roles begin with: how many an owner has."""
+        self._named: dict[str, int] = {}
+        """By role: how many objects of that name there were."""
+        self._departed: dict[str, None] = {}
 
     def learn(self, uid: str, kind: str, namespace: str, name: str, owners: Iterable[str] = ()) -> bool:
         """Give an object its role: the next of its owner, of whose uids the first that is known counts. Return whether
@@ -26,21 +35,52 @@ class Roles:
         if uid in self._by_uid:
             return False
         kind = kind.lower()
-        known = (self._owners.get(owner) for owner in owners)
-        owner_kind, stem = next((owner for owner in known if owner is not None), ("", ""))
+        owner_kind, stem, role = self._next(kind, namespace, name, map(self._owners.get, owners))
+        self._by_uid[uid] = role
+        # The pods of a Deployment are counted over all of its ReplicaSets, whose names are generated.
+        is_revision = (kind, owner_kind) == ("replicaset", "deployment")
+        self._owners[uid] = kind, stem.rpartition("/")[0] if is_revision else role
+        return True
+
+    def knows(self, uid: str) -> bool:
+        """Whether that object has its role."""
+        return uid in self._by_uid
+
+    def of_pod(self, uid: str, namespace: str, name: str, owners: Iterable[str], role_of: Callable[[str], str]) -> str:
+        """Return the role of a pod that is new; it is for the caller to keep it. `role_of`: that of another pod whose
+        uid is an owner's, "" where there is none."""
+        known = (self._owners.get(owner) or (("pod", role) if (role := role_of(owner)) else None) for owner in owners)
+        return self._next("pod", namespace, name, known)[2]
+
+    def _next(
+        self, kind: str, namespace: str, name: str, owners: Iterable[tuple[str, str] | None]
+    ) -> tuple[str, str, str]:
+        """Return the kind of the owner ("": none is known), what the role begins with, and the role."""
+        owner_kind, stem = next((owner for owner in owners if owner is not None), ("", ""))
         is_owned = bool(owner_kind)
         if not is_owned:
             stem = f"{namespace}/{kind}/{name}" if namespace not in PLAIN else f"{kind}/{name}"
         elif kind != "pod":
             stem = f"{stem}/{kind}"
-        counted = stem, is_owned
-        number = self._counts.get(counted, 0)
-        self._counts[counted] = number + 1
-        role = self._by_uid[uid] = f"{stem}#{number}" if is_owned or number else stem
-        # The pods of a Deployment are counted over all of its ReplicaSets, whose names are generated.
-        is_revision = (kind, owner_kind) == ("replicaset", "deployment")
-        self._owners[uid] = kind, stem.rpartition("/")[0] if is_revision else role
-        return True
+        counts = self._counts if is_owned else self._named
+        number = counts.get(stem, 0)
+        counts[stem] = number + 1
+        if len(self._named) > 2 * NAMES_MAX:
+            for old in list(self._named)[:NAMES_MAX]:
+                del self._named[old]
+        return owner_kind, stem, f"{stem}#{number}" if is_owned or number else stem
+
+    def depart(self, uid: str) -> None:
+        """Note that an object is gone; of these the latest `DEPARTED_MAX` are known, since others may still name
+        them."""
+        if uid not in self._by_uid:
+            return
+        self._departed[uid] = None
+        if len(self._departed) > DEPARTED_MAX:
+            oldest = next(iter(self._departed))
+            del self._departed[oldest]
+            self._owners.pop(oldest, None)
+            self._counts.pop(self._by_uid.pop(oldest, ""), None)
 
     def of(self, uid: str, otherwise: str = "") -> str:
         """Return the role of the object with that uid; `otherwise`: when no version of it was seen."""
@@ -53,6 +93,11 @@ def parts_of(role: str) -> tuple[str, int]:
     return (stem, int(number) + 1) if sign and number.isdecimal() else (role, 0)
 
 
+def role_of_parts(stem: str, number: int) -> str:
+    """Return the role of which `parts_of` returns these."""
+    return f"{stem}#{number - 1}" if number else stem
+
+
 class KnownRoles(Roles):
     """Roles that were all learned before."""
 
@@ -63,6 +108,10 @@ class KnownRoles(Roles):
     def learn(self, uid: str, kind: str, namespace: str, name: str, owners: Iterable[str] = ()) -> bool:
         """Learn nothing."""
         return False
+
+    def of_pod(self, uid: str, namespace: str, name: str, owners: Iterable[str], role_of: Callable[[str], str]) -> str:
+        """Return the role of the pod with that uid."""
+        return self.of(uid, name)
 
     def of(self, uid: str, otherwise: str = "") -> str:
         """Return the role of the object with that uid."""

@@ -65,6 +65,9 @@ ROWS_FROM: Final = 1_000
 """A recording of so many versions has their rows in itself; of fewer, they are made of the bodies when it is read."""
 WITHOUT_BODY_MAX: Final = 10_000
 """So many versions may still get a body that has another hash than their line says."""
+LATE_MAX: Final = 10_000
+"""So many bodies may wait for the line about their version."""
+PLACES_KEPT, UIDS_KEPT = 10_000, 10_000
 _STORED: Final = msgspec.json.Decoder(AnyObject)
 _PRIVATE: Final = 0o600
 
@@ -142,12 +145,13 @@ class Writer:
         except OSError as error:
             raise NotRecordable(f"cannot record in {path}: {error.strerror or error}") from None
         self._waiting: list[Version] = []
-        self._places: set[str] = set()
-        """Hashes of the bodies that are recorded, those in `_raw` included."""
+        self._places = _Lately(PLACES_KEPT)
+        """Hashes of the bodies that were recorded lately, those in `_raw` included."""
         self._raw: list[tuple[str, bytes]] = []
         self._raw_bytes = 0
         self._seen = _Numbers()
-        self._known_uids: set[str] = set()
+        self._known_uids = _Lately(UIDS_KEPT)
+        """Of which the owners were written; of one that is forgotten they are written again."""
         self._late: dict[int, str] = {}
         """Hashes of bodies whose version is not known yet, by version: where they are not those that it will name."""
         self._unflushed: dict[int, int] = {}
@@ -242,6 +246,8 @@ class Writer:
                 self._waiting.append(msgspec.structs.replace(written, sha=sha, resource=resource))
         elif not self._seen.has(rv):
             self._late[rv] = sha
+            if len(self._late) > LATE_MAX:
+                del self._late[next(iter(self._late))]
         if sha in self._places:
             return
         self._places.add(sha)
@@ -400,6 +406,23 @@ class Writer:
                 aside.rename(self.path)
             raise
         shutil.rmtree(aside, ignore_errors=True)
+
+
+class _Lately:
+    """The latest of the texts that were added: at least `kept`, at most twice as many."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._new: set[str] = set()
+        self._old: set[str] = set()
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._new or text in self._old
+
+    def add(self, text: str) -> None:
+        self._new.add(text)
+        if len(self._new) >= self._kept:
+            self._new, self._old = set(), self._new
 
 
 class _Numbers:

@@ -18,7 +18,12 @@ from services.ui.live import Live
 
 LINES_MAX: Final = 400_000
 """An event log with more lines than this when the page begins is not judged."""
+OBJECTS_MAX: Final = 20_000
+"""A mesh of more objects is not judged: what invariants have to know of each takes a kilobyte."""
+WINDOW: Final = 5_000
+"""So many changes of a kind can be looked back on."""
 FAULTS_KEPT: Final = 50
+TOO_LARGE: Final = f"the mesh has more than {OBJECTS_MAX:,} objects"
 NEWEST: Final = 20
 READY: Final = 1
 NOT_JUDGED: Final = {
@@ -103,25 +108,36 @@ class Alarms:
         """Judge lines, in the order of their time."""
         if self.why_not:
             return
+        model = self._live.model
+        if len(model.pods.slots) + len(model.nodes.slots) > OBJECTS_MAX:
+            self._end(TOO_LARGE)
+            return
         if self._auditor is None:
             engine = self._live.status.get("engine", "sqlite")
             switches = Switches.parse(self._live.place.access.switches)
-            self._auditor = Auditor(switches, is_volatile=engine == "memory", without=frozenset(NOT_JUDGED))
+            self._auditor = Auditor(
+                switches, is_volatile=engine == "memory", without=frozenset(NOT_JUDGED), window=WINDOW
+            )
         auditor, feed = self._auditor, self._live.line_feed
         for entry in entries:
             auditor.take(entry.line)
         if feed is not None and feed.missing:
-            self.why_not = f"lines of the event log are missing: {feed.missing}"
+            self._end(f"lines of the event log are missing: {feed.missing}")
+        elif auditor.objects > OBJECTS_MAX:
+            self._end(TOO_LARGE)
         elif not self._live.is_history_read and auditor.lines > LINES_MAX:
-            self.why_not = f"the event log had more than {LINES_MAX:,} lines when the page began"
+            self._end(f"the event log had more than {LINES_MAX:,} lines when the page began")
         if self.why_not:
-            self._auditor = None
             return
         for violation in auditor.violations[self._reported :]:
             self.violations.append(violation)
             found = {"alarm": "violation", **msgspec.to_builtins(violation)}
             self._live.announce(frames.ALARM, found, f"violation {len(self.violations)}")
         self._reported = len(auditor.violations)
+
+    def _end(self, why: str) -> None:
+        """Judge nothing any more."""
+        self.why_not, self._auditor = why, None
 
     @property
     def lost(self) -> int:

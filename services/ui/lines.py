@@ -38,6 +38,18 @@ class Entry(NamedTuple):
     line: Line
 
 
+class _Kept(NamedTuple):
+    """A line of the ring: its bytes, its time, and the version that it commits."""
+
+    raw: bytes
+    wall: str
+    commit: int | None
+
+    def entry(self) -> Entry:
+        """Return the line, read."""
+        return Entry(self.raw, _decoder.decode(self.raw))
+
+
 def is_noise(line: Line) -> bool:
     """Whether a page is not given a line: one of NOISE, or the commit that renews a lease."""
     if line.ev == "store.commit":
@@ -81,19 +93,28 @@ class LineFeed:
 
     def history(self) -> Iterator[Entry]:
         """Yield what the files have now, in the order of time; `poll` goes on from there."""
-        files = [self._whole(name, pieces) for name, pieces in files_of(self._folder).items()]
+        files = [
+            self._whole(name, [(path, _size(path)) for path in pieces])
+            for name, pieces in files_of(self._folder).items()
+        ]
         yield from merge(*files, key=lambda entry: entry.line.mono_ns)
 
-    def _whole(self, name: str, pieces: Sequence[Path]) -> Iterator[Entry]:
-        for path in pieces:
-            while some := list(self._added(name, path)):
+    def _whole(self, name: str, pieces: Sequence[tuple[Path, int]]) -> Iterator[Entry]:
+        """Yield what a file has had when this was begun, however fast it grows."""
+        for path, size in pieces:
+            while self._offsets.get(path, 0) < size and (some := list(self._added(name, path))):
                 yield from some
 
     def poll(self) -> list[Entry]:
         """Return lines that were added, oldest first."""
         found: list[Entry] = []
         self.is_behind = False
-        for name, pieces in files_of(self._folder).items():
+        files = files_of(self._folder)
+        if sum(map(len, files.values())) < len(self._offsets):
+            there = {path for pieces in files.values() for path in pieces}
+            self._offsets = {path: offset for path, offset in self._offsets.items() if path in there}
+            self._numbers = {name: number for name, number in self._numbers.items() if name in files}
+        for name, pieces in files.items():
             for path in pieces:
                 found += self._added(name, path)
         found.sort(key=lambda entry: entry.line.mono_ns)
@@ -128,6 +149,13 @@ class LineFeed:
         self.missing = self.missing or what
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # removed to make space
+
+
 def entry_of(raw: bytes) -> Entry | None:
     """Return a line as it may be shown; None for what is no line."""
     try:
@@ -143,24 +171,26 @@ def entry_of(raw: bytes) -> Entry | None:
 
 
 class Ring:
-    """The newest lines that a page shows, for one that opens or comes back."""
+    """The newest lines that a page shows, for one that opens or comes back. They are kept as they are written, and read
+    again when they are asked for: a line that is read takes five times as much."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._entries: deque[Entry] = deque(maxlen=kept)
+        self._kept: deque[_Kept] = deque(maxlen=kept)
 
     def add(self, entry: Entry) -> None:
         """Keep one more; the oldest goes."""
-        self._entries.append(entry)
+        line = entry.line
+        self._kept.append(_Kept(entry.raw, line.wall, line.rv if line.ev == "store.commit" else None))
 
     def after(self, rv: int) -> list[Entry]:
         """Return those that were written after the commit of a version."""
-        entries = list(self._entries)
-        for place in range(len(entries) - 1, -1, -1):
-            line = entries[place].line
-            if line.ev == "store.commit" and line.rv is not None and line.rv <= rv:
-                return entries[place + 1 :]
-        return entries
+        kept = list(self._kept)
+        for place in range(len(kept) - 1, -1, -1):
+            commit = kept[place].commit
+            if commit is not None and commit <= rv:
+                return [each.entry() for each in kept[place + 1 :]]
+        return [each.entry() for each in kept]
 
     def since(self, wall: str) -> list[Entry]:
         """Return those that are newer than a time of the wall's clock as lines have it; "" means all."""
-        return [entry for entry in self._entries if entry.line.wall > wall]
+        return [each.entry() for each in self._kept if each.wall > wall]

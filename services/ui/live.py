@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from services.api.errors import UNREADABLE, ApiError
-from services.api.meta import Key, ObjectMeta, View
+from services.api.meta import ObjectMeta, View
 from services.api.wire import Api, WatchEvent
 from services.client.discovery import ServedKind
 from services.client.informer import Reflector
@@ -58,6 +58,10 @@ _head = msgspec.json.Decoder(_Head)
 
 class Listener(Protocol):
     """One page that shows the mesh as it is now."""
+
+    def whole(self, made: Sequence[bytes]) -> None:
+        """Take all columns, in place of those that were sent."""
+        ...
 
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
         """Take frames of strings and changed rows, and which rows those are."""
@@ -123,7 +127,7 @@ class Live:
             try:
                 for kind in await self._rest.kinds(time.monotonic()):
                     if kind.has_past and kind.title not in self.feeds:
-                        feed = self.feeds[kind.title] = Feed(kind, self._take)
+                        feed = self.feeds[kind.title] = Feed(kind, self._take, self.model.keys)
                         group.create_task(feed.run(self._api()))
                 await asyncio.sleep(KINDS_S)
             except ApiError as error:
@@ -155,6 +159,12 @@ class Live:
         if not self._has_changed:
             return
         self._has_changed = False
+        if self.model.compact() and self.listeners:
+            self.model.forget_changes()
+            made = self.model.frames()
+            for listener in list(self.listeners):
+                listener.whole(made)
+            return
         if not self.listeners:
             self.model.forget_changes()
             return
@@ -339,54 +349,58 @@ def _gone(process: dict[str, Any]) -> dict[str, Any]:
 
 
 class Feed:
-    """One kind, as a watch brings it; of its objects only the versions are kept, to know what a new state lacks."""
+    """One kind, as a watch brings it. Of its objects nothing is kept: the model has those that are shown (`known`:
+    their keys), and to know which of them are gone is all that a later state is compared for."""
 
-    def __init__(self, kind: ServedKind, take: Callable[[ServedKind, WatchEvent], None]) -> None:
+    def __init__(
+        self,
+        kind: ServedKind,
+        take: Callable[[ServedKind, WatchEvent], None],
+        known: Callable[[str], Sequence[tuple[str, str]]],
+    ) -> None:
         self.resource = kind.title
-        self._kind, self._take = kind, take
-        self._known: dict[Key, tuple[int, str]] = {}
-        self.has_synced = False
+        self._kind, self._take, self._known = kind, take, known
+        self._arrived: set[tuple[str, str]] | None = None
+        """Keys of a state that is not the first one."""
+        self._has_any = self.has_synced = False
         self.rv = 0
 
     async def run(self, api: Api) -> None:
         """Follow until cancelled."""
         part: Any = {"namespace": PARTS.get(self.resource, ""), "field_selector": "", "label_selector": ""}
         clock, random = RealClock(), seeded_random(None)
-        await Reflector(self, api, part, clock=clock, random=random, events=None, spread_s=0.0).run()
+        await Reflector(self, api, part, clock=clock, random=random, events=None, spread_s=0.0, beginning=self).run()
+
+    def began(self) -> None:
+        """Take a state anew."""
+        self._arrived = set() if self._has_any else None
+
+    def arrived(self, item: Item) -> None:
+        """Take one object of a state; one that is known already changes nothing that is shown."""
+        key = item.key.namespace, item.key.name
+        try:
+            uid = _head.decode(item.body).metadata.uid
+        except UNREADABLE:
+            return
+        if self._arrived is not None:
+            self._arrived.add(key)
+        self._has_any = True
+        self._take(self._kind, self._event("MODIFIED" if self.has_synced else "ADDED", key, uid, item.rv, item.body))
 
     def replaced(self, items: list[Item], rv: int) -> None:
-        """Take exactly these objects as all there are."""
-        kept = {item.key for item in items}
-        for key in [key for key in self._known if key not in kept]:
-            _, uid = self._known.pop(key)
-            self._pass(self._event("DELETED", key, uid, rv))
-        for item in sorted(items, key=lambda item: item.rv):
-            known = self._known.get(item.key)
-            if known is not None and known[0] == item.rv:
-                continue
-            try:
-                uid = _head.decode(item.body).metadata.uid
-            except UNREADABLE:
-                continue
-            self._known[item.key] = (item.rv, uid)
-            self._pass(self._event("ADDED" if known is None else "MODIFIED", item.key, uid, item.rv, item.body))
+        """Take the objects that arrived as all there are."""
+        arrived, self._arrived = self._arrived, None
+        gone = [key for key in self._known(self.resource) if key not in arrived] if arrived is not None else []
+        for key in gone:
+            self._take(self._kind, self._event("DELETED", key, "", rv))
         self.rv, self.has_synced = rv, True
 
-    def _event(self, kind: str, key: Key, uid: str, rv: int, body: bytes = b"") -> WatchEvent:
-        return WatchEvent(
-            type=kind, resource=self.resource, namespace=key.namespace, name=key.name, uid=uid, rv=rv, body=body
-        )
+    def _event(self, kind: str, key: tuple[str, str], uid: str, rv: int, body: bytes = b"") -> WatchEvent:
+        return WatchEvent(type=kind, resource=self.resource, namespace=key[0], name=key[1], uid=uid, rv=rv, body=body)
 
     def happened(self, event: WatchEvent) -> None:
         """Take one change."""
-        key = Key(event.namespace, event.name)
-        if event.type == "DELETED":
-            self._known.pop(key, None)
-        else:
-            self._known[key] = (event.rv, event.uid)
-        self._pass(event)
-
-    def _pass(self, event: WatchEvent) -> None:
+        self._has_any = True
         self._take(self._kind, event)
 
     def progressed(self, rv: int, *, is_bookmark: bool) -> None:

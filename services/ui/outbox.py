@@ -40,13 +40,19 @@ class Outbox:
     def reset(self, whole: Iterable[bytes], strings: int) -> None:
         """Forget what waits and send all columns. `strings`: how many of them these frames bring."""
         self._queue.clear()
+        self._gap = None
         for kind in REPLACED:
             self._newest.pop((kind, ""), None)
+        self.replace(whole, strings)
+
+    def replace(self, whole: Iterable[bytes], strings: int) -> None:
+        """Send all columns in place of those that wait; lines and documents wait behind them."""
+        others = [(frame, size) for frame, size in self._queue if frame[0] > frames.DELTA]
+        self._queue = deque([*((frame, 0) for frame in whole), *others])
         for rows in self._rows.values():
             rows.clear()
-        self._queue.extend((frame, 0) for frame in whole)
-        self._is_behind, self._gap = False, None
-        self.waiting_bytes, self._strings = 0, strings
+        self._is_behind = False
+        self.waiting_bytes, self._strings = sum(size for _, size in others), strings
 
     def _fits(self, frame: bytes) -> bool:
         return not self._is_behind and self.waiting_bytes + len(frame) <= self._budget
@@ -118,20 +124,18 @@ class Outbox:
             return self._newest.pop(key)
         return None
 
-    def _caught_up(self, model: Model) -> bytes | None:
-        """Return the next piece of what was merged, as it is now."""
+    def _caught_up(self, model: Model) -> bytes:
+        """Return the next piece of what was merged, as it is now; the last one may have no rows, and says the
+        version."""
         if self._strings < len(model.strings):
             begin, self._strings = max(1, self._strings), len(model.strings)
             return frames.strings_frame(model.strings[begin:], begin, model.rv, model.time)
-        for table, rows in self._rows.items():
-            if not rows:
-                continue
-            columns = model.columns(table)
-            some = [row for row, _ in zip(sorted(rows), range(ROWS_A_FRAME), strict=False)]
-            for row in some:
-                del rows[row]
-            numbers = np.array([row for row in some if row < len(columns["name"])], np.uint32)
-            picked = {name: values[numbers] for name, values in columns.items()}
-            return frames.delta_frame(table, numbers, picked, model.rv, model.time)
-        self._is_behind = False
-        return self.take(model)
+        table = next((table for table, rows in self._rows.items() if rows), TABLES[-1])
+        rows, columns = self._rows[table], model.columns(table)
+        some = [row for row, _ in zip(sorted(rows), range(ROWS_A_FRAME), strict=False)]
+        for row in some:
+            del rows[row]
+        self._is_behind = any(self._rows.values())
+        numbers = np.array([row for row in some if row < len(columns["name"])], np.uint32)
+        picked = {name: values[numbers] for name, values in columns.items()}
+        return frames.delta_frame(table, numbers, picked, model.rv, model.time)

@@ -17,17 +17,21 @@ from services.api.wire import Api, WatchEvent, WatchRequest
 from services.client.discovery import ServedKind
 from services.recordings.format import SUFFIX, Meta
 from services.recordings.reader import Recording
-from services.recordings.writer import Writer
+from services.recordings.writer import COMMIT, NotRecordable, Writer
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.recorded import decisions_of
 from services.ui import documents
 from services.ui.lines import Entry
 from services.ui.live import Live
 from services.ui.rest import Rest
+from services.ui.spool import Spool
+from services.ui.times import Times
 
 T = TypeVar("T")
 FLUSH_S: Final = 2.0
 SIZE_LOOK_S: Final = 30.0
+AT_ONCE: Final = 100
+"""So many objects are recorded before others have a turn."""
 PAST_MAX_S: Final = 1.0
 """A watch of the past that brings nothing for so long has brought all."""
 HISTORY: Final = "/api/v1/namespaces/kube-system/history"
@@ -105,30 +109,58 @@ class LiveRecorder:
         )
         self.writer.begin(live.zero_s, live.wall_s)
         self._run: Run | None = None
+        self.times = Times()
+        """When which version was committed, so that no recording is read for that."""
         self._has_lines = live.place.access.events is not None
-        self._early: list[tuple[str, bytes]] = []
+        try:
+            self._early = Spool(path) if self._has_lines else None
+        except OSError as error:
+            self.writer.close()
+            raise NotRecordable(f"cannot record in {path}: {error.strerror or error}") from None
+        """Objects that came before the event log was read to its end; None afterwards."""
         live.on_change.append(self._on_change)
         live.on_lines.append(self._on_lines)
 
     def _on_change(self, event: WatchEvent, kind: ServedKind, now_s: float) -> None:
-        if self._has_lines and not self._live.is_history_read:
+        if self._early is not None:
             # What the event log says of them comes first.
-            self._early.append((kind.title, event.body))
-        elif self._has_lines and event.type != "DELETED":
-            self.writer.body(kind.title, event.rv, event.body)
+            if event.body:
+                self._put_aside(self._early, kind.title, event.body)
+        elif self._has_lines:
+            if event.type != "DELETED":
+                self.writer.body(kind.title, event.rv, event.body)
         elif event.body:
+            self.times.add(now_s, event.rv)
             self.writer.stored(kind.title, event.body, event.type, self._live.zero_s + now_s)
 
-    def _record_early(self) -> None:
+    def _put_aside(self, early: Spool, resource: str, body: bytes) -> None:
+        if self.writer.failure:
+            return
+        if early.size > BYTES_MAX:
+            self.writer.failure = f"the recording {self.writer.path} ends: over {BYTES_MAX >> 20} MiB wait for its log"
+            return
+        try:
+            early.add(resource, body)
+        except OSError as error:
+            self.writer.failure = f"the recording {self.writer.path} ends early: {error.strerror or error}"
+
+    async def _record_early(self, early: Spool) -> None:
         """Record the objects that were there when the page began: those that no line speaks of, too."""
-        early, self._early = self._early, []
-        for resource, body in early:
-            if body:
+        self._early = None
+        try:
+            for number, (resource, body) in enumerate(early):
                 self.writer.stored(resource, body)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            early.close()
 
     def _on_lines(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self.writer.line(entry.line, entry.raw)
+            line = entry.line
+            if line.ev == COMMIT and line.rv is not None:
+                self.times.add(line.mono_ns / 1e9 - self._live.zero_s, line.rv)
+            self.writer.line(line, entry.raw)
 
     async def run(self, api: Callable[[], Api]) -> None:
         """Keep what is recorded readable, until cancelled; first ask for the bodies that the window still has."""
@@ -137,8 +169,8 @@ class LiveRecorder:
         try:
             while True:
                 await asyncio.sleep(FLUSH_S)
-                if self._early and self._live.is_history_read:
-                    self._record_early()
+                if self._early is not None and self._live.is_history_read:
+                    await self._record_early(self._early)
                 self.writer.flush()
                 if time.monotonic() - looked_at >= SIZE_LOOK_S:
                     looked_at = time.monotonic()
@@ -186,6 +218,8 @@ class LiveRecorder:
 
     def close(self) -> None:
         """End the recording; it becomes one file."""
+        if self._early is not None:
+            self._early.close()
         if self._run is not None:
             self._run.recording.close()
         self.writer.close(msgspec.structs.replace(self.writer.meta, ended=_now()))

@@ -148,6 +148,12 @@ class Page:
 
     # -- Listener ----------------------------------------------------------------------------------------
 
+    def whole(self, made: Sequence[bytes]) -> None:
+        """Send all columns anew, in place of those that wait."""
+        assert self._live is not None
+        self.outbox.replace(made, len(self._live.model.strings))
+        self._wake.set()
+
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
         """Send what changed."""
         model = self._model

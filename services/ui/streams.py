@@ -23,6 +23,9 @@ class EventStream:
         self._wake = asyncio.Event()
         self._is_over = False
 
+    def whole(self, made: Sequence[bytes]) -> None:
+        """Take no columns: this is text."""
+
     def columns(self, made: Sequence[bytes], changed: dict[str, Sequence[int]]) -> None:
         """Take no columns: this is text."""
 

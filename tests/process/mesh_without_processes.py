@@ -52,7 +52,7 @@ class Api:
 
 def change(rv):
     name = f"pod-{rv % 3000}"
-    document = pod(name, f"uid-{rv % 3000}", phase=("Pending", "Running", "Failed")[rv % 3])
+    document = pod(name, f"uid-{rv % 3000}", phase=("Pending", "Running", "Failed")[(rv + rv // 3000) % 3])
     return WatchEvent(
         type="MODIFIED",
         resource="pods",

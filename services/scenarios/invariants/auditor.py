@@ -17,7 +17,7 @@ from services.scenarios.invariants.by_hand import ByHand, text_of
 from services.scenarios.invariants.check import Calm, Check, Context, Report
 from services.scenarios.invariants.i13_acknowledged import AcknowledgedIsStored
 from services.scenarios.invariants.i15_streams import StreamsAreTrue
-from services.scenarios.invariants.view import View
+from services.scenarios.invariants.view import WINDOW, View
 from services.telemetry.eventlog import Line
 
 FORBIDDEN = 403
@@ -57,15 +57,23 @@ class Auditor:
     """Judges lines as they come. `violations` holds the first; `count` counts all but those by hand. Pure: the same
     lines, and in a simulation the same streams and answers, give the same result."""
 
-    def __init__(self, switches: Switches, *, is_volatile: bool = False, without: frozenset[str] = frozenset()) -> None:
-        """`without`: invariants that are not judged."""
+    def __init__(
+        self,
+        switches: Switches,
+        *,
+        is_volatile: bool = False,
+        without: frozenset[str] = frozenset(),
+        window: int = WINDOW,
+    ) -> None:
+        """`without`: invariants that are not judged. `window`: so many changes of a kind can be looked back on; what a
+        line says of one that is older is not judged."""
         self.violations: list[Violation] = []
         self.count = self.by_hand = 0
         self.lines = 0
         self.forbidden: dict[str, int] = {}
         """How often a controller was answered Forbidden, by user, verb and resource: its role may lack a rule."""
         self._volatile = is_volatile
-        self._view, self._calm, self._written = View(), Calm(), ByHand()
+        self._view, self._calm, self._written = View(window), Calm(), ByHand()
         context = Context(switches, self._view, self._calm, is_volatile)
         self._checks = [make(context) for make in checks() if make.id not in without]
         reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
@@ -105,6 +113,11 @@ class Auditor:
             self._next_tick_ns = line.mono_ns + TICK_NS
             for check, report in self._ticking:
                 check.tick(line, report)
+
+    @property
+    def objects(self) -> int:
+        """How many objects are stored."""
+        return self._view.objects
 
     @property
     def not_judged(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ KEPT = 20_000
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Asked:
     """One request id of one identity. `refused`: arrivals that were answered with a definite refusal."""
 

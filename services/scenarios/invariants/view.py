@@ -5,7 +5,7 @@ Memory is bounded by the live objects and a window of changes, as the server's o
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ from services.api.selectors import parse_field_selector
 from services.telemetry.eventlog import Line
 
 WINDOW = 20_000
-"""Changes of one kind that can be looked back on; twice as many are kept for a moment."""
+"""Changes of one kind that can be looked back on, unless fewer are asked for; twice as many are kept for a moment."""
 
 Key = tuple[str, str]
 K = TypeVar("K")
@@ -166,7 +166,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 class Table:
     """All objects of one kind and its latest changes, oldest first. `dropped`: changes already forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
+        self._window = window
         self.objects: dict[Key, Stored] = {}
         self.changes: list[Commit] = []
         self.dropped = 0
@@ -181,10 +182,11 @@ class Table:
         else:
             self.objects[key] = commit.content
         self.changes.append(commit)
-        if len(self.changes) > 2 * WINDOW:
-            self.oldest_rv = self.changes[WINDOW - 1].rv
-            self.dropped += WINDOW
-            del self.changes[:WINDOW]
+        window = self._window
+        if len(self.changes) > 2 * window:
+            self.oldest_rv = self.changes[window - 1].rv
+            self.dropped += window
+            del self.changes[:window]
 
     def at(self, rv: int, matches: Matches) -> dict[Key, Stored] | None:
         """Return the matching objects as they were at `rv`; None when that is too long ago."""
@@ -215,11 +217,12 @@ class View:
     """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known.
     `by_rv`: the latest changes; `kinds` by wire name, `resources` the other way."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
+        """`window`: so many changes of a kind can be looked back on."""
         self.rv = 0
         self.commit: Commit | None = None
-        self.tables: defaultdict[str, Table] = defaultdict(Table)
-        self.by_rv: Recent[int, Commit] = Recent(WINDOW)
+        self.tables: defaultdict[str, Table] = defaultdict(partial(Table, window))
+        self.by_rv: Recent[int, Commit] = Recent(window)
         self.kinds = {name: resource.kind for name, resource in resources().items()}
         self.resources = {resource.kind: name for name, resource in resources().items()}
 
@@ -227,6 +230,11 @@ class View:
         """Return what is stored under that name."""
         table = self.tables.get(kind)
         return table.objects.get((namespace, name)) if table is not None else None
+
+    @property
+    def objects(self) -> int:
+        """How many objects are stored."""
+        return sum(len(table.objects) for table in self.tables.values())
 
     def forget(self) -> None:
         """Begin anew: a volatile store has lost everything."""

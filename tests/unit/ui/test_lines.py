@@ -88,3 +88,36 @@ def test_what_is_longer_than_any_line_is_passed_over_and_said(tmp_path):
     assert ["kubelet.admit"] == [each.line.ev for each in [*feed.poll(), *feed.poll()]]
     assert "c-1.jsonl has a line that cannot be read" == feed.missing
     assert not feed.is_behind
+
+
+def written(path, first, count, ev="kubelet.admit"):
+    text = b'{"v":1,"seq":%d,"mono_ns":%d,"wall":"a","comp":"c","inc":"1","ev":"%b","data":{}}\n'
+    with path.open("ab") as file:
+        for seq in range(first, first + count):
+            file.write(text % (seq, seq, ev.encode()))
+
+
+def test_the_past_ends_where_the_files_ended_when_it_was_begun_however_fast_they_grow(tmp_path):
+    path = tmp_path / "c-1.jsonl"
+    written(path, 1, 3)
+    feed = LineFeed(tmp_path)
+    history, seqs = feed.history(), []
+    for entry in history:
+        seqs.append(entry.line.seq)
+        written(path, 3 + len(seqs), 1)
+
+    assert [1, 2, 3] == seqs
+    assert [4, 5, 6] == [entry.line.seq for entry in feed.poll()]
+
+
+def test_places_in_files_that_are_gone_are_forgotten(tmp_path):
+    feed = LineFeed(tmp_path)
+    for number in range(20):
+        path = tmp_path / f"c-{number}.jsonl"
+        written(path, 1, 1)
+        feed.poll()
+        path.unlink()
+    feed.poll()
+
+    assert not feed._offsets
+    assert not feed._numbers

@@ -80,6 +80,17 @@ def test_above_the_budget_rows_are_merged_and_the_newest_wins():
     assert_same(model, mirror)
 
 
+def test_a_page_that_missed_only_versions_is_sent_the_newest():
+    model, outbox, mirror = begun(400)
+    for rv in range(2, 20):
+        apply(model, rv, "pods", pod("a", "u-a"))
+        outbox.put_columns(*changed(model, rv))
+    drain(outbox, model, mirror)
+
+    assert outbox.merged_total > 0
+    assert 19 == mirror.rv
+
+
 def test_lines_are_cut_and_the_gap_counts_them():
     model, outbox, mirror = begun(1_000)
     drain(outbox, model, mirror)

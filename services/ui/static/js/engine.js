@@ -1,9 +1,9 @@
 // The worker, the views it fills, and the functions that move them: openRun, seek, play, toHead, search.
 import {batch} from '@preact/signals';
-import {View, views, view, state, notify} from 'keplab/state.js';
+import {View, views, view, state, notify, ALARMS, DENSE_MARKS, JOBS, RECORDED_LINES, STOP_MARKS} from 'keplab/state.js';
 import {LiveSource, ReplaySource} from 'keplab/source.js';
 import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
-import {markOf, withLengths} from 'keplab/marks.js';
+import {bounded, markOf, withLengths} from 'keplab/marks.js';
 
 /** @type {LiveSource|ReplaySource} */
 export let source;
@@ -63,6 +63,7 @@ function receive(message) {
 
 function addStrings(target, strings) {
   const all = target.columns.peek().strings;
+  if (strings.from === 1) all.length = 1;
   for (let i = 0; i < strings.list.length; i++) all[strings.from + i] = strings.list[i] ?? '';
 }
 
@@ -119,9 +120,9 @@ function json(target, {kind, header, rv, time}) {
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
-  else if (kind === 'job') target.jobs.value = {...target.jobs.peek(), [header.id]: header};
+  else if (kind === 'job') target.jobs.value = Object.fromEntries([...Object.entries(target.jobs.peek()).filter(([id]) => id !== header.id), [header.id, header]].slice(-JOBS));
   else if (kind === 'alarm') {
-    target.alarms.value = [...target.alarms.peek(), header];
+    target.alarms.value = [...target.alarms.peek(), header].slice(-ALARMS);
     if (header.alarm !== 'fault') addMarks(target, [{rv, time: header.time ?? time, kind: 'violation', label: header.message || header.invariant || 'violation', ref: header}]);
   } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
 }
@@ -145,7 +146,7 @@ function addMarks(target, more) {
   let next = all.concat(fresh);
   if (all.length && fresh[0].time < all[all.length - 1].time) next.sort((a, b) => a.time - b.time);
   if (fresh.some((mark) => mark.kind === 'heal')) next = withLengths(next);
-  if (next.length > 20000) next = next.slice(-20000);
+  if (isLive(target.id)) next = bounded(next, DENSE_MARKS, STOP_MARKS);
   target.marks.value = next;
 }
 const keyOf = (mark) => mark.id || `${mark.time}|${mark.kind}|${mark.label}`;
@@ -174,6 +175,7 @@ export function openRun(id) {
 async function open(id) {
   if (!views.has(id)) views.set(id, new View(id));
   const target = /** @type {View} */ (views.get(id));
+  if (!isLive(id)) target.linesMax = RECORDED_LINES;
   const index = source.recording(id);
   if (index) {
     const dict = /** @type {ReplaySource} */ (source).dict(id);

@@ -52,6 +52,7 @@ export function parseFilter(text) {
 function memo(strings, holds) {
   const known = new Int8Array(strings.length);
   return (number) => {
+    if (number >= known.length) return holds(number);  // a string that came since
     if (!known[number]) known[number] = holds(number) ? 1 : -1;
     return known[number] === 1;
   };

@@ -5,7 +5,12 @@
 import {signal, computed} from '@preact/signals';
 import {emptyTable} from 'keplab/columns.js';
 
-const LINES = 20000;
+/** Event lines that are kept of a mesh: as many as its server sends to a page that opens; of a recording all that are sent. */
+export const LINES = 5000, RECORDED_LINES = 20000;
+/** Marks that are kept of a mesh: dense ones (decisions), and those that `.` and `,` stop at. */
+export const DENSE_MARKS = 5000, STOP_MARKS = 2000;
+/** Alarms and jobs that are kept; a server judges and lists fewer. */
+export const ALARMS = 200, JOBS = 200;
 
 /** @typedef {{rv: number, time: number, kind: string, label: string, process?: string, ref?: any, end?: number}} Mark a point of the time line */
 /** @typedef {{kind: string, ns: string, name: string}} Selected kind is a resource: pods, nodes, deployments … */
@@ -26,8 +31,9 @@ export class View {
     /** {version, nodes, pods, strings}: a new object at each change, around the same arrays. `columns.js` has their form.
      * @type {import('@preact/signals').Signal<{version: number, nodes: import('keplab/columns.js').Table, pods: import('keplab/columns.js').Table, strings: string[]}>} */
     this.columns = signal({version: 0, nodes: emptyTable(), pods: emptyTable(), strings: ['']});
-    /** Event lines, oldest first, at most 20,000: a new array object at each change. @type {import('@preact/signals').Signal<any[]>} */
+    /** Event lines, oldest first, at most `linesMax`: a new array object at each change. @type {import('@preact/signals').Signal<any[]>} */
     this.lines = signal([]);
+    this.linesMax = LINES;
     /** How many lines were dropped from the front of `lines`. */
     this.dropped = 0;
     this.rates = signal(null);
@@ -50,7 +56,8 @@ export class View {
   /** @param {any[]} more */
   addLines(more) {
     const all = this.lines.peek().concat(more);
-    if (all.length > LINES) { this.dropped += all.length - LINES; all.splice(0, all.length - LINES); }
+    const over = all.length - this.linesMax;
+    if (over > 0) { this.dropped += over; all.splice(0, over); }
     this.lines.value = all;
   }
 }

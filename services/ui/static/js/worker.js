@@ -62,6 +62,7 @@ class Model {
   apply(frame) {
     if (frame.kind === KIND.dict) {
       const {strings, from} = frame.header;
+      if (frame.flags & REPLACES) this.strings.length = from;  // they have other numbers from now on
       for (let i = 0; i < strings.length; i++) this.strings[from + i] = strings[i];
       return;
     }
@@ -144,7 +145,10 @@ class Run {
       return;
     }
     this.head.apply(frame);
-    if (frame.kind === KIND.dict) return;
+    if (frame.kind === KIND.dict) {
+      if (frame.flags & REPLACES && this.shown === this.head) this.sentStrings = 1;
+      return;
+    }
     if (this.shown !== this.head) { this.send('patch', {}); return; }  // says only how far the head is
     if (frame.kind !== KIND.delta) {
       // Nodes come first, pods after them: a picture is sent when both are there.

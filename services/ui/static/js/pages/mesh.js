@@ -18,7 +18,8 @@ let last = -1;
 state.rates.subscribe((found) => {
   if (!found || !found.processes || found.at === last) return;
   last = found.at;
-  const links = new Map((found.links || []).map((link) => [link.from, link]));
+  const links = new Map((found.links || []).map((link) => [link.from, link])), names = new Set(found.processes.map((each) => each.name));
+  for (const [name, kept] of past) if (!names.has(name) && found.at - kept.t[kept.t.length - 1] > KEPT_S) past.delete(name);
   for (const process of found.processes) {
     if (!past.has(process.name)) past.set(process.name, {t: [], messages: [], p99: [], cpu: []});
     const kept = /** @type {any} */ (past.get(process.name)), link = links.get(process.name);

@@ -1,0 +1,37 @@
+"""When which version of a mesh was committed, thinned to what a time line can show. Pure."""
+
+from array import array
+from typing import Final
+
+KEPT: Final = 20_000
+STEP_S: Final = 0.05
+
+
+class Times:
+    """Pairs of a time (seconds of the live clock) and the version that was the newest then: at most `KEPT`. They come
+    at least `STEP_S` apart, and twice as far whenever there are too many."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept, self._step_s = kept, STEP_S
+        self._t, self._rv = array("d"), array("d")
+        self._last: tuple[float, int] | None = None
+
+    def add(self, t: float, rv: int) -> None:
+        """Take a version that was committed at `t`; one that is not newer than the last says nothing."""
+        if self._last is not None and rv <= self._last[1]:
+            return
+        self._last = t, rv
+        if self._t and t - self._t[-1] < self._step_s:
+            return
+        self._t.append(t)
+        self._rv.append(rv)
+        if len(self._t) > self._kept:
+            self._t, self._rv = self._t[::2], self._rv[::2]
+            self._step_s *= 2
+
+    def document(self) -> dict[str, list[float]]:
+        """Return times and versions, the newest last."""
+        t, rv = self._t.tolist(), self._rv.tolist()
+        if self._last is not None and self._last[1] > rv[-1]:
+            t, rv = [*t, self._last[0]], [*rv, float(self._last[1])]
+        return {"t": [round(each, 6) for each in t], "rv": rv}

@@ -1,0 +1,263 @@
+"""What the page's server itself takes: `keplab ui` as a process of its own, over a real API server that holds a large
+cluster and takes a stream of changes, with one page connected. CPU and memory are the kernel's figures of that process.
+
+python -m tests.browser.server_bench --nodes 5000 --pods 100000 --events 1000 --seconds 30
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from benchmarks.running_mesh import cpu_s, many, rss_mib, running_mesh
+from services.api.meta import Key
+from services.api.wire import Request
+from services.client.client import request_of
+from services.recordings import frames
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACES, SETS = 4, 40
+WRITERS = 64
+SETTLED_S = 3.0
+READY_MAX_S = 120.0
+STEPS = 10
+
+
+@dataclass
+class Figures:
+    """Of the server's process: MiB before a page, with one page, at the most, and at the end; cores it used; how many
+    changes a second there were."""
+
+    alone_mib: float
+    page_mib: float
+    most_mib: float
+    end_mib: float
+    cores: float
+    events_s: float
+
+
+def node(number):
+    name = f"node-{number:05d}"
+    sizes = {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{'abc'[number % 3]}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {
+            "capacity": sizes,
+            "allocatable": sizes,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+
+
+def pod_names(pods):
+    """Namespace and name of each pod."""
+    return [(f"ns-{i % NAMESPACES}", f"app-{i % SETS:02d}-7f9c4d5b{i % SETS:02d}-{i:06x}") for i in range(pods)]
+
+
+def pod(number, key, owners, nodes):
+    namespace, name = key
+    owner = owners[number % SETS]
+    container = {
+        "name": "app",
+        "image": "registry.example/app:1.4.2",
+        "env": [{"name": "MODE", "value": "production"}, {"name": "ZONE", "value": "a"}],
+        "ports": [{"containerPort": 8080}],
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": f"app-{number % SETS:02d}", "pod-template-hash": f"7f9c4d5b{number % SETS:02d}"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True, **owner}],
+        },
+        "spec": {"nodeName": f"node-{number % nodes:05d}", "containers": [container]},
+    }
+
+
+class Load:
+    """Fills an API server, and then changes statuses of pods at an even rate."""
+
+    def __init__(self, api, nodes, pods):
+        self._api, self._nodes, self.keys = api, nodes, pod_names(pods)
+        self.changed = 0
+
+    async def _create(self, resource, document):
+        metadata = document["metadata"]
+        body = msgspec.json.encode(document)
+        request = Request(verb="create", resource=resource, namespace=metadata.get("namespace", ""), body=body)
+        return msgspec.json.decode((await self._api.call(request)).unwrap().body)
+
+    async def fill(self):
+        for number in range(NAMESPACES):
+            head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"ns-{number}"}}
+            await self._create("namespaces", head)
+        await many(range(self._nodes), lambda number: self._create("nodes", node(number)))
+        owners = []
+        for number in range(SETS):
+            labels = {"app": f"app-{number:02d}"}
+            template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "a"}]}}
+            head = {"name": f"app-{number:02d}-7f9c4d5b{number:02d}", "namespace": f"ns-{number % NAMESPACES}"}
+            spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+            made = await self._create(
+                "replicasets.apps", {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": head, "spec": spec}
+            )
+            owners.append({"name": head["name"], "uid": made["metadata"]["uid"]})
+
+        async def create(each):
+            await self._create("pods", pod(each[0], each[1], owners, self._nodes))
+
+        await many(enumerate(self.keys), create)
+
+    async def change(self, per_s):
+        """Change pods until cancelled, so many a second, whether or not the answers keep up."""
+        began, dice = time.perf_counter(), random.Random(1)
+        numbers = itertools.count()
+
+        async def writer():
+            for number in numbers:
+                await asyncio.sleep(max(0.0, began + number / per_s - time.perf_counter()))
+                namespace, name = dice.choice(self.keys)
+                status = {"phase": "Running", "reason": f"Step{number % STEPS}", "message": f"step {number}"}
+                body = msgspec.json.encode({"status": status})
+                key = Key(namespace, name)
+                request = request_of("patch", "pods", key, body, subresource="status", patch_type="merge")
+                (await self._api.call(request)).unwrap()
+                self.changed += 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(writer())
+
+
+class Reader:
+    """One page: it subscribes, and reads what it is sent."""
+
+    def __init__(self, base, token):
+        self._base, self._token = base, token
+        self.frames = dict.fromkeys(range(11), 0)
+        self.rows = 0
+
+    async def run(self):
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+            async with http.post(f"{self._base}/ui/v1/session", json={"token": self._token}) as answer:
+                answer.raise_for_status()
+            for what in ("meta", "history"):
+                async with http.get(f"{self._base}/ui/v1/{what}") as answer:
+                    await answer.read()
+            async with http.ws_connect(f"{self._base}/ui/v1/socket", max_msg_size=0) as socket:
+                await socket.send_json({"t": "sub", "run": "live", "view": "cluster", "rate": 20})
+                async for message in socket:
+                    if message.type == aiohttp.WSMsgType.BINARY:
+                        head = frames.HEAD.unpack_from(message.data)
+                        self.frames[head[0]] += 1
+                        if head[0] == frames.PODS:
+                            self.rows = head[3]
+
+
+@contextlib.asynccontextmanager
+async def page_server(data, *words):
+    """Start `keplab ui`; yields its process, its address and its token."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", "ui", "--data", str(data), *words),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        address = (await process.stdout.readline()).decode().strip()
+        base, _, token = address.partition("/ui/#t=")
+        yield process, base, token
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def measure(nodes, pods, events, seconds, note=lambda text: None):
+    """Return the figures of a server that follows a cluster of this size and this many changes a second."""
+    without = frozenset(("controllers", "claim-controller", "scheduler"))
+    async with running_mesh(engine="memory", without=without) as mesh:
+        load = Load(mesh.api, nodes, pods)
+        began = time.perf_counter()
+        await load.fill()
+        note(f"{nodes:,} nodes and {pods:,} pods after {time.perf_counter() - began:.0f} s")
+        async with page_server(mesh.supervisor._data) as (process, base, token):
+            most = 0.0
+
+            async def sample():
+                nonlocal most
+                while True:
+                    most = max(most, rss_mib(process.pid))
+                    await asyncio.sleep(0.1)
+
+            sampling = asyncio.create_task(sample())
+            await idle(process.pid)
+            alone = rss_mib(process.pid)
+            note(f"alone {alone:.0f} MiB, at the most {most:.0f}")
+            reader = Reader(base, token)
+            reading = asyncio.create_task(reader.run())
+            await idle(process.pid)
+            assert reader.rows >= pods, f"the page has {reader.rows} pods of {pods}"
+            page = rss_mib(process.pid)
+            note(f"with a page {page:.0f} MiB, at the most {most:.0f}")
+            changing = asyncio.create_task(load.change(events))
+            await asyncio.sleep(SETTLED_S)
+            before, spent, at = load.changed, cpu_s(process.pid), time.perf_counter()
+            for _ in range(max(1, seconds // 10)):
+                await asyncio.sleep(min(10, seconds))
+                note(f"{rss_mib(process.pid):.0f} MiB")
+            took = time.perf_counter() - at
+            cores, rate = (cpu_s(process.pid) - spent) / took, (load.changed - before) / took
+            end = rss_mib(process.pid)
+            for task in (changing, reading, sampling):
+                task.cancel()
+            for ended in await asyncio.gather(changing, reading, sampling, return_exceptions=True):
+                if not isinstance(ended, asyncio.CancelledError):
+                    raise ended
+            note(json.dumps(reader.frames))
+            return Figures(alone, page, most, end, cores, rate)
+
+
+async def idle(pid):
+    """Wait until the process has done what it began with: until it takes less than a tenth of a core for a second."""
+    async with asyncio.timeout(READY_MAX_S):
+        while True:
+            before = cpu_s(pid)
+            await asyncio.sleep(1.0)
+            if cpu_s(pid) - before < 0.1:
+                return
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.server_bench")
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=100_000)
+    parser.add_argument("--events", type=int, default=1_000, help="changes of pods a second")
+    parser.add_argument("--seconds", type=int, default=30)
+    words = parser.parse_args()
+
+    def note(text):
+        sys.stderr.write(f"{text}\n")
+
+    made = asyncio.run(measure(words.nodes, words.pods, words.events, words.seconds, note))
+    sys.stdout.write(f"{made}\n")
+
+
+if __name__ == "__main__":
+    main()
