@@ -117,7 +117,8 @@ class Table:
 
     def row(self, slot: int, names: Iterable[str]) -> list[Any]:
         """Return these columns of a row, as Python's own values."""
-        return [self._columns[name][slot].item() for name in names]
+        columns = self._columns
+        return [columns[name].item(slot) for name in names]
 
     def of(self, rows_wanted: Array) -> dict[str, Array]:
         """Return these rows."""

@@ -135,10 +135,13 @@ def pod_row(document: bytes | Document) -> PodRow | None:
         return None
     meta, spec, status = pod.metadata, pod.spec, pod.status
     try:
-        requests, allocated = pod_requests(as_in_use(pod)), pod_requests(as_allocated(pod))
+        in_use, allocated = as_in_use(pod), as_allocated(pod)
+        requests = pod_requests(in_use)
+        # Both are the pod itself, unless its node says otherwise.
+        held = requests if allocated is in_use else pod_requests(allocated)
+        held = held if status.start_time else {}
     except ValueError:
-        requests = allocated = {}
-    held = allocated if status.start_time else {}
+        requests = held = {}
     owner = meta.controller
     flags = TERMINATING * (meta.deletion_timestamp is not None) | NOMINATED * bool(status.nominated_node_name)
     if condition_status(status.conditions, "PodResizePending") == "True":

@@ -63,7 +63,7 @@ _NO_FACTS: Final = frozenset(
 )
 ROWS_FROM: Final = 1_000
 """A recording of so many versions has their rows in itself; of fewer, they are made of the bodies when it is read."""
-WITHOUT_BODY_MAX: Final = 10_000
+WITHOUT_BODY_MAX: Final = 4_000
 """So many versions may still get a body that has another hash than their line says."""
 LATE_MAX: Final = 10_000
 """So many bodies may wait for the line about their version."""
@@ -176,7 +176,8 @@ class Writer:
         where that is known already."""
         if self.failure or self._is_closed:
             return
-        line = redacted_line(line)
+        if not text or line.ev == COMMIT:
+            line = redacted_line(line)
         if line.ev == COMMIT:
             self._commit(line)
         self.line_count += 1

@@ -95,8 +95,9 @@ def ready_nodes(live: Live) -> frozenset[str]:
 class Alarms:
     """Judges the event log as it grows, and follows the faults that were caused."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, live: Live, objects: int = 0) -> None:
+        """`objects`: so many the mesh has already."""
+        self._live, self._objects = live, objects
         self._auditor: Auditor | None = None
         self.why_not = "" if live.place.access.events is not None else "the event log is not to be seen from here"
         self._reported = 0
@@ -109,7 +110,7 @@ class Alarms:
         if self.why_not:
             return
         model = self._live.model
-        if len(model.pods.slots) + len(model.nodes.slots) > OBJECTS_MAX:
+        if max(self._objects, len(model.pods.slots) + len(model.nodes.slots)) > OBJECTS_MAX:
             self._end(TOO_LARGE)
             return
         if self._auditor is None:

@@ -28,6 +28,8 @@ NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.cl
 """Lines that say nothing which a page shows: it is given none of them, whichever way it is come to."""
 _HEARTBEATS: Final = "Lease"
 _FINAL: Final = frozenset(("Failed", "Succeeded"))
+COMMIT: Final = "store.commit"
+_AGAIN: Final = ("kind", "ns", "name", "uid", "node", "phase", "type", "verb", "subresource")
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -52,7 +54,7 @@ class _Kept(NamedTuple):
 
 def is_noise(line: Line) -> bool:
     """Whether a page is not given a line: one of NOISE, or the commit that renews a lease."""
-    if line.ev == "store.commit":
+    if line.ev == COMMIT:
         return line.obj is not None and line.obj["kind"] == _HEARTBEATS and line.data.get("type") == MODIFIED
     return line.ev in NOISE
 
@@ -64,11 +66,11 @@ def shown_of(lines: Iterable[Line], most: int = LINES_MAX, *, only_decisions: bo
     decided: deque[Line] = deque(maxlen=most)
     count = 0
     for line in lines:
-        if is_noise(line) or (line.ev == "store.commit" and not _ends(line)):
+        if is_noise(line) or (line.ev == COMMIT and not _ends(line)):
             continue
         count += 1
         every.append(line)
-        if line.ev.startswith(("sched.", "kubelet.", "proc.", "fault.", "ui.")) or line.ev == "store.commit":
+        if line.ev.startswith(("sched.", "kubelet.", "proc.", "fault.", "ui.")) or line.ev == COMMIT:
             decided.append(line)
     shown = decided if only_decisions or count > most else every
     return list(shown), count - len(shown)
@@ -162,10 +164,13 @@ def entry_of(raw: bytes) -> Entry | None:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
-    # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
-    fields: dict[str, Any]
-    for fields in (line.obj or {}, line.data):
-        fields.update({name: intern(value) for name, value in fields.items() if type(value) is str})
+    if line.ev == COMMIT:
+        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
+        fields: dict[str, Any]
+        for fields in (line.obj or {}, line.data):
+            for name in _AGAIN:
+                if type(value := fields.get(name)) is str:
+                    fields[name] = intern(value)
     shown = redacted_line(line)
     return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
 
@@ -180,7 +185,7 @@ class Ring:
     def add(self, entry: Entry) -> None:
         """Keep one more; the oldest goes."""
         line = entry.line
-        self._kept.append(_Kept(entry.raw, line.wall, line.rv if line.ev == "store.commit" else None))
+        self._kept.append(_Kept(entry.raw, line.wall, line.rv if line.ev == COMMIT else None))
 
     def after(self, rv: int) -> list[Entry]:
         """Return those that were written after the commit of a version."""

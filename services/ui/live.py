@@ -25,6 +25,7 @@ from services.recordings.model import Change, Model
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
+from services.telemetry import kernel
 from services.ui.access import Place
 from services.ui.lines import Entry, LineFeed, Ring, is_noise
 from services.ui.rates import Rates, Sample, read_leads
@@ -40,6 +41,9 @@ ELECTED_S: Final = 10.0
 """How often it is asked who leads: that is in /metrics, which costs more than all that is asked each second."""
 ELECTING: Final = ("scheduler", "controllers", CLAIM_CONTROLLER)
 KINDS_S: Final = 30.0
+RELEASED_S: Final = 30.0
+"""How often what was freed is given back to the machine, besides when a state or a whole picture was sent: these are
+large and short-lived."""
 SCRAPE_MAX_S: Final = 2.0
 LINES_A_FRAME: Final = 500
 LEASES: Final = "leases.coordination.k8s.io"
@@ -98,6 +102,8 @@ class Live:
         self.is_history_read = False
         self._held: list[Entry] = []
         self._has_changed = False
+        self._was_sent = False
+        """Whether all columns were asked for, which take much for a moment."""
         self._scraping: aiohttp.ClientSession | None = None
         self._leads: dict[str, bool | None] = {}
         self._elected_at: dict[str, float] = {}
@@ -181,6 +187,7 @@ class Live:
     def whole(self) -> list[bytes]:
         """Return all columns as they are now."""
         self.flush()
+        self._was_sent = True
         return self.model.frames()
 
     # -- lines -----------------------------------------------------------------------------------------
@@ -238,7 +245,12 @@ class Live:
     # -- rates -----------------------------------------------------------------------------------------
 
     async def _show_rates(self) -> None:
+        released_s, was_complete = time.monotonic(), False
         while True:
+            is_complete = self.has_synced and self.is_history_read
+            if is_complete > was_complete or self._was_sent or time.monotonic() - released_s > RELEASED_S:
+                released_s, was_complete, self._was_sent = time.monotonic(), is_complete, False
+                kernel.release_memory()
             await self.look()
             for call in self.on_look:
                 call()

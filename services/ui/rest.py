@@ -78,6 +78,11 @@ class Rest:
             self._kinds, self._kinds_at = found, now_s
         return self._kinds
 
+    async def count(self, path: str) -> int:
+        """Return how many objects there are at that path. Raises: ApiError."""
+        found = await self.get(path, {"limit": 1})
+        return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
+
     async def kind_named(self, name: str, now_s: float) -> ServedKind:
         """Return the kind that a user means, by any of its names. Raises: ApiError, NotFound when there is none."""
         for is_again in (False, True):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from services.api.errors import ApiError
 from services.recordings import frames
 from services.recordings.writer import NotRecordable
 from services.runtime.config import MeshError
@@ -126,7 +127,10 @@ async def _parts(
             if options.must_record:
                 raise
             runs.no_recording = str(error)
-    alarms = Alarms(live)
+    pods = 0
+    with contextlib.suppress(ApiError):  # an API server that does not answer yet: they are counted as they come
+        pods = await rest.count("/api/v1/pods")
+    alarms = Alarms(live, pods)
     live.on_look.append(alarms.look)
     commands = CommandLog(live)
     stack.callback(commands.close)
