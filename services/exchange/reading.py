@@ -247,19 +247,29 @@ def _values(value: Any, known: dict[int, int]) -> int:
 # JSON
 
 
-def json_lines(source: Source, limits: Limits = LIMITS) -> Iterator[Placed]:
-    """Yield the objects of a file with one JSON object a line; the last may lack its newline. Raises: Refused."""
+class Line(NamedTuple):
+    """A line that is more than blanks, and where it stands. `is_torn`: it is the last one and lacks its newline."""
+
+    text: bytes
+    place: Place
+    is_torn: bool
+
+
+def lines(source: Source, limits: Limits = LIMITS) -> Iterator[Line]:
+    """Yield the lines of a file with a document a line. Raises: Refused: one is too long."""
     with source.open() as stream:
         number = at = 0
         while line := stream.readline(limits.bytes + 2):
             at += 1
+            if at == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
             if not line.strip():
                 continue
             number += 1
             place = Place(source.file, number, at)
             if len(line) > limits.bytes:
                 raise Refused(f"{place}: longer than {limits.bytes >> 20} MiB")
-            yield Placed(json_object(line, place, limits), str(place))
+            yield Line(line, place, not line.endswith(b"\n"))
 
 
 def json_value(text: bytes, place: Place, limits: Limits = LIMITS) -> Any:

@@ -34,7 +34,7 @@ from services.exchange.public import (
     quantity,
     scale_of,
 )
-from services.exchange.reading import LIMITS, Source, json_value
+from services.exchange.reading import Source, json_value, lines
 from services.exchange.sorter import Sorter
 from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
 
@@ -109,20 +109,11 @@ def _rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
     if not source.head(1).startswith(b"{"):
         yield from rows_of(source)
         return
-    with source.open() as stream:
-        for count in itertools.count(1):
-            line = stream.readline(LIMITS.bytes + 2)
-            if not line:
-                return
-            place = Place(source.file, count, count)
-            if not line.strip():
-                continue
-            if len(line) > LIMITS.bytes:
-                raise Refused(f"{place}: longer than {LIMITS.bytes >> 20} MiB")
-            found = json_value(line, place)
-            if not isinstance(found, dict):
-                raise Refused(f"{place}: want an object, not {line[:40].decode('utf-8', 'replace').strip()}")
-            yield str(place), found
+    for text, place, _ in lines(source):
+        found = json_value(text, place)
+        if not isinstance(found, dict):
+            raise Refused(f"{place}: want an object, not {text[:40].decode('utf-8', 'replace').strip()}")
+        yield str(place), found
 
 
 def _enum(row: Mapping[str, Any], name: str, names: Sequence[str], where: str) -> str:
