@@ -122,10 +122,10 @@ def test_parts_that_are_longer_than_a_block_are_whole():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1]", "f.yaml: line 1: want '{', not '['"),
-        ('{"a": [1,\n', "f.yaml: line 2: the file ends within a value"),
-        ('{"a": 1} x', "f.yaml: line 1: more follows the object"),
-        ('{"a" 1}', "f.yaml: line 1: want ':', not '1'"),
+        ("[1]", "f.yaml: line 1, column 1: want '{', not '['"),
+        ('{"a": [1,\n', "f.yaml: line 2, column 1: the file ends within a value"),
+        ('{"a": 1} x', "f.yaml: line 1, column 10: more follows the object"),
+        ('{"a" 1}', "f.yaml: line 1, column 6: want ':', not '1'"),
     ],
 )
 def test_one_object_that_is_none_is_refused_with_its_line(text, message):
