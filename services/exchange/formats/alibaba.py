@@ -16,7 +16,9 @@ from typing import Any, Final
 
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
-from services.exchange.public import (
+from services.exchange.reading import Source
+from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.public import (
     PART_OPTIONS,
     Part,
     created,
@@ -29,9 +31,7 @@ from services.exchange.public import (
     priority_class,
     quantity,
 )
-from services.exchange.reading import Source
-from services.exchange.sorter import Sorter
-from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.sorter import Sorter
 
 NODE_COLUMNS: Final = frozenset(("sn", "cpu_milli", "memory_mib", "gpu", "model"))
 POD_COLUMNS: Final = frozenset(

@@ -599,6 +599,15 @@ pod b cpu=1
 expect for 20s count pods name=b phase=Pending == 1
 expect each pods name=a phase == Running
 """,
+        """\
+# Everything that a machine has may change
+nodes n1 cpu=2 memory=8Gi
+capacity n1 memory=16Gi disk=200Gi pods=2 extended=example.com/card:1
+expect within 10s each nodes status.allocatable.memory == 16Gi
+expect each nodes status.capacity.pods == 2
+pod a cpu=1 extended=example.com/card:1
+expect within 10s each pods phase == Running
+""",
     ),
 )
 async def capacity(context: ScenarioContext, step: Step) -> None:
