@@ -110,6 +110,41 @@ def test_a_public_trace_becomes_a_scenario_that_says_its_source(tmp_path, monkey
     assert result.virtual_s > 11
 
 
+ALIBABA_PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+)
+
+
+def test_two_pods_share_a_device_by_halves_and_a_third_waits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,32000,65536,1,T4\nn2,32000,65536,1,G3\n")
+    rows = [f"p{n},1000,1024,1,500,T4,LS,Succeeded,{100 + n},{200 + n},{100 + n}\n" for n in range(3)]
+    (tmp_path / "pods.csv").write_text(ALIBABA_PODS + "".join(rows))
+
+    code, printed = keplab("import", "nodes.csv", "pods.csv", "--gpu-share", "dra", "--into-scenario", "halves")
+
+    assert code == 0, printed
+    scenario = tmp_path / "halves/halves.txt"
+    text = scenario.read_text().replace("format=kwok\nwait 60s\n", "format=kwok beside=yes\n")
+    lines = (
+        "wait 10s",
+        "expect count pods phase=Running node=n1 == 2",
+        "expect count pods name=p2 phase=Pending == 1",
+        "expect count resourceclaims status.allocation.devices.results[0].device=gpu-0 == 2",
+        "expect count resourceclaims status.allocation.devices.results[0].consumedCapacity.milli=500 == 2",
+        'expect each pods name=p2 status.conditions[PodScheduled].message ~ "cannot allocate all claims"',
+        "expect within 110s count pods name=p2 phase=Running == 1",
+        "played",
+        "expect within 110s count pods phase=Succeeded == 3",
+        "expect within 30s count resourceclaims == 0",
+    )
+    scenario.write_text("\n".join((text.rstrip(), *lines, "")))
+    result = simulate(load_scenario(scenario))
+
+    assert [(each.text, each.seen) for each in result.expectations if not each.passed] == []
+    assert (result.error, result.violations) == ("", [])
+
+
 def borg_machine(number, at_s, kind, share=0.5):
     row = {"time": at_s * 1_000_000, "machine_id": number, "type": kind, "capacity": {"cpus": share, "memory": share}}
     return json.dumps(row) + "\n"

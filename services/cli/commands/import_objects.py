@@ -114,7 +114,7 @@ LIMIT = "10000h"
 @click.option("--compress", default="", metavar="24x", help="so many times as fast (public traces)")
 @click.option("--scale", default="", metavar="cpu=N,memory=N", help="a machine of 1.0 (borg, azure)")
 @click.option("--machine", default="", metavar="ID", help="the type that all nodes are of (azure)")
-@click.option("--gpu-share", default="", metavar="up|milli", help="what a share of a GPU becomes (alibaba) [up]")
+@click.option("--gpu-share", default="", metavar="up|milli|dra", help="what a share of a GPU becomes (alibaba) [up]")
 @options_option
 @anonymise_option
 @click.option("--lenient", is_flag=True, help="leave out and count what cannot be read")

@@ -91,6 +91,35 @@ def test_a_share_of_a_gpu_is_rounded_up_or_counted_in_thousandths():
     assert of(objects, "Node")["openb-node-0229"]["status"]["capacity"]["keplab.dev/gpu-milli"] == "8000"
 
 
+def test_a_share_of_a_gpu_is_a_claim_of_its_thousandths():
+    objects, changes, _ = read(table(NODES), table(PODS), gpu_share="dra")
+
+    slices = of(objects, "ResourceSlice")
+    assert {name: len(each["spec"]["devices"]) for name, each in slices.items()} == {
+        "openb-node-0228-gpu.keplab.dev": 8,
+        "openb-node-0229-gpu.keplab.dev": 8,
+    }
+    assert slices["openb-node-0229-gpu.keplab.dev"]["spec"]["devices"][7]["attributes"] == {
+        "model": {"string": "V100M32"}
+    }
+    assert list(of(objects, "DeviceClass")) == ["gpu.keplab.dev"]
+    assert list(of(objects, "Node")["openb-node-0228"]["status"]["capacity"]) == ["cpu", "memory", "pods"]
+    assert [str(each) for each in changes] == [
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-8x1000",
+        "create pods default/openb-pod-0017",
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-1x220",
+        "create pods default/openb-pod-0022",
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-1x1000-v100m16-v100m32",
+        "create pods default/openb-pod-0035",
+    ]
+    (request,) = changes[2].document["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["capacity"] == {"requests": {"milli": "220"}}
+    (request,) = changes[4].document["spec"]["spec"]["devices"]["requests"]
+    assert "model in ['V100M16', 'V100M32']" in request["exactly"]["selectors"][0]["cel"]["expression"]
+    assert "affinity" not in changes[5].document["spec"]
+    assert "limits" not in resources_of(changes[5])
+
+
 def test_a_window_takes_what_is_alive_in_it_with_its_remaining_time_and_compresses_both():
     _, changes, notes = read(table(PODS), _from="3d", to="7d", compress="24x")
 
@@ -148,7 +177,7 @@ def test_lenient_reading_counts_rows_that_cannot_be_read():
         ({"sample": "2"}, "--sample 2: want a share above 0 and up to 1"),
         ({"compress": "0x"}, "--compress 0x: want a factor above 0 such as 24x"),
         ({"seed": "a"}, "--seed a: want a whole number"),
-        ({"gpu_share": "half"}, "--gpu-share half: want up or milli"),
+        ({"gpu_share": "half"}, "--gpu-share half: want up, milli or dra"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
