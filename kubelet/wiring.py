@@ -45,6 +45,8 @@ ROUTES: Final = (
     resource_metrics.PATH,
     resource_metrics.DISCOVERY,
 )
+PAGES: Final = "/metrics/{page*}"
+"""Pages of Metrics that are objects: they come and go."""
 
 
 class KubeletProcess:
@@ -54,10 +56,10 @@ class KubeletProcess:
         self.host = host
         self._tls: ServingTls | None = None
         self._delegation = Delegation(host.seams.transport.api, host.clock)
-        self._kwok = KwokStreams(host.kwok, runs_commands=host.config.host_commands)
-        self._metric_pages = _metric_pages(host, lambda: self.agents) if host.kwok else None
+        self._kwok = KwokStreams(lambda: host.kwok, runs_commands=host.config.host_commands)
+        self._metric_pages = _metric_pages(host, lambda: self.agents) if host.knows_kwok else None
         if self._metric_pages is not None:
-            host.on_pod = self._metric_pages.pod_changed
+            host.on_pod, host.on_kwok = self._metric_pages.pod_changed, self._kwok_changed
 
     @property
     def agents(self) -> list[Agent]:
@@ -99,6 +101,12 @@ class KubeletProcess:
         node = self.agents[0].name if len(self.agents) == 1 else ""
         return await self._delegation.refusal(caller, identity_of_peer(caller.peer), rights_on_nodes(caller, node))
 
+    def _kwok_changed(self) -> None:
+        assert self._metric_pages is not None
+        self._metric_pages.changed()
+        for agent in self.agents:
+            agent.annotations_changed()
+
     @property
     def is_ready(self) -> bool:
         """Whether every node is registered and knows its pods."""
@@ -134,7 +142,8 @@ class KubeletProcess:
         logs = ContainerLogs(self._run_of, self.host.clock, self._log_file_of).answer
         answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
         pages = self._metric_pages.routes() if self._metric_pages is not None else ()
-        return [*pages, *zip(ROUTES, answers, strict=True)]
+        later = [(PAGES, self._metric_pages.answer)] if self._metric_pages is not None else []
+        return [*pages, *zip(ROUTES, answers, strict=True), *later]
 
     def _log_file_of(self, namespace: str, pod: str, container: str, previous: bool) -> str | None:
         """Return the log file of a container of these nodes, as a document of KWOK's says; None: it says none."""
@@ -316,7 +325,8 @@ class KubeletInSlot:
     def http_routes(self) -> list[tuple[str, Handler]]:
         """Return what the process serves besides its health, once there are nodes."""
         pages = [rule.spec.path for rule in self._config.read_kwok()["Metric"].all]
-        return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES))]
+        later = (PAGES,) if self._config.read_kwok() or self._config.kwok_kinds() else ()
+        return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES, *later))]
 
     def _answer(self, place: int, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         if self._process is None:

@@ -55,6 +55,10 @@ class Tenant(ABC):
         """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
 
     @abstractmethod
+    def stages_changed(self) -> None:
+        """Go on with the stages that the host has now."""
+
+    @abstractmethod
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
 

@@ -50,6 +50,8 @@ class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_STAGES = Stages()
+EVERY_STAGE = Stages(StageFields((ANY,), (ANY,), (ANY,)), StageFields((ANY,), (ANY,), (ANY,)))
+"""Of hosts that follow Stage objects: which there will be is not known at the start (decision 0078)."""
 
 
 class Hosting(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,10 +21,12 @@ import msgspec
 
 from apiserver_fake.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
-from kubelet.stages.document import StageError, load_stages
-from kubelet.stages.rights import rights_of
 from services.api.errors import UNREADABLE
-from services.api.kwok.documents import KwokError, load
+from services.api.identity import EVERY_STAGE
+from services.api.kwok.definitions import chosen
+from services.api.kwok.documents import STAGE, KwokError, load
+from services.api.kwok.stages.document import StageError, load_stages
+from services.api.kwok.stages.rights import rights_of
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
@@ -72,7 +74,12 @@ def check(given: dict[str, Any]) -> None:
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
-        given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
+        crds = given["crds"] = chosen(given["enable_crds"]) if given["enable_crds"] else ()
+    except ValueError as error:
+        raise click.UsageError(f"--enable-crds {error}") from None
+    try:
+        rights = rights_of(load_stages(str(path) for path in given["stages"]))
+        given["stage_rights"] = EVERY_STAGE if STAGE in crds else rights
         kwok = load((str(path) for path in given["stages"]), runs_commands=given["host_commands"])
         given["usage_files"] = given["stages"] if kwok["ResourceUsage"] else ()
     except (StageError, KwokError) as error:
@@ -234,6 +241,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
                 "--cluster-objects",
                 *_audit(given),
                 *(text for path in given["usage_files"] for text in ("--kwok", str(path.absolute()))),
+                *_crds(given),
                 *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
             ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
@@ -245,7 +253,8 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
-                *(["--host-commands"] if given["host_commands"] else []),
+                *_crds(given),
+                *(["--host-commands"] if given["host_commands"] and not given["crds"] else []),
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),
@@ -264,6 +273,13 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         has_faults=given["faults"] or given["ui"],
     )
     return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show, has_page=given["ui"]))
+
+
+def _crds(given: dict[str, Any]) -> list[str]:
+    """Return the flags by which objects of KWOK's kinds count."""
+    if not given["crds"]:
+        return []
+    return ["--enable-crds", ",".join(given["crds"]), *(["--host-commands"] if given["host_commands"] else [])]
 
 
 def _audit(given: dict[str, Any]) -> list[str]:

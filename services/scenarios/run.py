@@ -14,10 +14,10 @@ import msgspec
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
-from kubelet.stages.document import load_stages, read_stages
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.kwok.documents import load, read
+from services.api.kwok.stages.document import load_stages, read_stages
 from services.api.switches import Switches, Value
 from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
@@ -130,6 +130,7 @@ def plan_of(
         engine=engine,
         schedulers=scenario.schedulers,
         stages=scenario.stages,
+        enable_crds=scenario.enable_crds,
         hosts=scenario.hosts,
         own_switches=scenario.own_switches,
         window_s=scenario.window_s,

@@ -19,6 +19,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from kubelet.runtime.latency import LatencyModel
+from services.api.kwok.definitions import chosen
 from services.runtime.components import Schedulers
 from services.scenarios.script import blocks, nodes
 from services.scenarios.script.blocks import Block
@@ -85,6 +86,8 @@ class Scenario:
     limit_s: float = 600.0
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
+    enable_crds: tuple[str, ...] = ()
+    """Kinds of KWOK's of which there may be objects."""
     hosts: int = 0
     """Kubelet processes that the nodes are dealt out to; 0: at most three."""
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -380,6 +383,40 @@ expect within 1s each pods name=a phase == Running
 def kwok(read: Scenario, step: Step) -> Scenario:
     """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
     return stages(read, step)
+
+
+@setting(
+    Argument("KIND", "a kind of KWOK's, or `all`", count="some"),
+    examples=(
+        """\
+# A Stage that is made while the mesh runs moves a pod that runs, and once it is deleted it moves none
+enable-crds Stage
+nodes n1 cpu=8
+pod a cpu=1 labels=chaos:yes
+expect within 10s each pods name=a phase == Running
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-fails}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {chaos: "yes"}
+    matchExpressions: [{key: .status.phase, operator: In, values: [Running]}]
+  delay: {durationMilliseconds: 5000}
+  next: {statusTemplate: 'phase: Failed'}
+EOF
+expect within 10s each pods name=a phase == Failed
+delete stage/pod-fails
+pod b cpu=1 labels=chaos:yes
+expect within 10s each pods name=b phase == Running
+expect for 10s each pods name=b phase == Running
+""",
+    ),
+)
+def enable_crds(read: Scenario, step: Step) -> Scenario:
+    """Serve kinds of KWOK's: their objects work as soon as they are made (docs/how-to/kwok-kinds.md)."""
+    return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
 
 
 @setting(

@@ -12,10 +12,10 @@ from kubelet.config import KubeletConfig
 from kubelet.dra.emulated.serving import DriverConfig
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
-from kubelet.stages.rights import rights_of
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
 from services.api.identity import ADMIN, SCHEDULER, Hosting, Identity, driver_identity, host_identity
+from services.api.kwok.stages.rights import rights_of
 from services.api.meta import Key
 from services.api.seams import Seams
 from services.api.switches import Switches

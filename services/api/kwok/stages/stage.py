@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from kubelet.stages.jq import Query
-from kubelet.stages.templates import Template
+from services.api.kwok.stages.jq import Query
+from services.api.kwok.stages.templates import Template
 from services.api.meta import Document
 
 EventType = Literal["Normal", "Warning"]
@@ -172,6 +172,16 @@ class Finalizers(Part, frozen=True):
         return kept + [name for name in dict.fromkeys(each.value for each in self.add or ()) if name not in kept]
 
 
+class Impersonation(Part, frozen=True):
+    """As which user something is done."""
+
+    username: str
+
+    def __post_init__(self) -> None:
+        if not self.username:
+            raise ValueError(".username: want the name of a user")
+
+
 class Patch(Part, frozen=True):
     """A patch made by a template; `root` is the field it is about. `type` None: strategic."""
 
@@ -179,11 +189,9 @@ class Patch(Part, frozen=True):
     type: PatchType | None = None
     subresource: str = ""
     root: str = ""
-    impersonation: Any = None
+    impersonation: Impersonation | None = None
 
     def __post_init__(self) -> None:
-        if self.impersonation is not None:
-            raise ValueError(".impersonation: patches in another's name are not supported")
         if not self.template.text.strip():
             raise ValueError(".template: want a template")
         check_subresource(self.subresource, ".subresource")

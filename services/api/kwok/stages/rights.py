@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from kubelet.stages.stage import Patch, Stage, Step
 from services.api.identity import ANY, StageFields, Stages
+from services.api.kwok.stages.stage import Patch, Stage, Step
 
 _ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _ONLY_ACTIONS = re.compile(r"^[ \t]*(?:\{\{.*?\}\}[ \t]*)+$", re.DOTALL | re.MULTILINE)

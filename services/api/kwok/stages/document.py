@@ -10,8 +10,11 @@ from typing import Any, get_args
 
 import msgspec
 
-from kubelet.stages.jq import JqError, Query
-from kubelet.stages.stage import (
+from services.api.documents import yaml_text
+from services.api.kwok.documents import KwokError, is_other_kind, read_one
+from services.api.kwok.kind import API_VERSION
+from services.api.kwok.stages.jq import JqError, Query
+from services.api.kwok.stages.stage import (
     OPERATORS,
     CelExpression,
     CelRequirement,
@@ -19,6 +22,7 @@ from kubelet.stages.stage import (
     Event,
     EventType,
     Finalizers,
+    Impersonation,
     Part,
     Patch,
     PatchType,
@@ -28,10 +32,8 @@ from kubelet.stages.stage import (
     Step,
     check_subresource,
 )
-from kubelet.stages.templates import Template
-from services.api.documents import yaml_text
-from services.api.kwok.documents import KwokError, is_other_kind, read_one
-from services.api.kwok.kind import API_VERSION
+from services.api.kwok.stages.templates import Template
+from services.api.meta import Document
 
 KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
 """What stages move, by kind with the group and version."""
@@ -94,11 +96,9 @@ class _Next(Part, frozen=True):
     patches: tuple[Patch, ...] | None = None
     status_template: Template = Template("")
     status_subresource: str | None = None
-    status_patch_as: Any = None
+    status_patch_as: Impersonation | None = None
 
     def __post_init__(self) -> None:
-        if self.status_patch_as is not None:
-            raise ValueError(".statusPatchAs: patches in another's name are not supported")
         if self.status_template.text and self.status_subresource is not None:
             check_subresource(self.status_subresource, ".statusSubresource")
 
@@ -108,7 +108,13 @@ class _Next(Part, frozen=True):
         patches = list(self.patches or ())
         if self.status_template.text:
             subresource = "status" if self.status_subresource is None else self.status_subresource
-            patches.insert(0, Patch(template=self.status_template, subresource=subresource, root="status"))
+            patch = Patch(
+                template=self.status_template,
+                subresource=subresource,
+                root="status",
+                impersonation=self.status_patch_as,
+            )
+            patches.insert(0, patch)
         return (first, *(Step(patch=patch) for patch in patches))
 
 
@@ -121,6 +127,10 @@ class _Spec(Part, frozen=True):
     next: _Next | None = None
     steps: tuple[Step, ...] | None = None
     immediate_next_stage: bool | None = None
+
+
+SPEC = _Spec
+"""The type of a stage's spec; templates are texts."""
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
@@ -181,17 +191,26 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not name or not isinstance(name, str):
         raise StageError(f"{file}: document {number}: metadata.name: a stage wants a name")
     try:
+        return name, read_stage(document)
+    except StageError as error:
+        raise StageError(f"{file}: {error}") from None
+
+
+def read_stage(document: Document) -> Stage | None:
+    """Return what a Stage says, None of one without a selector. Raises: StageError beginning with the stage's name."""
+    name = document["metadata"]["name"]
+    try:
         spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=lambda _template, text: Template(text))
-        return name, _stage(spec, name)
+        return _stage(spec, name)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`") + ("" if message.startswith(".") else ": ")
         if message.startswith("Invalid enum value"):
             choices = get_args(EventType if where.endswith(".event.type: ") else PatchType)
             message += f", want one of {', '.join(choices)}"
-        raise StageError(f"{file}: stage {name}: spec{where}{message}") from None
+        raise StageError(f"stage {name}: spec{where}{message}") from None
     except _PathError as error:
-        raise StageError(f"{file}: stage {name}: {error}") from None
+        raise StageError(f"stage {name}: {error}") from None
 
 
 class _PathError(ValueError):
@@ -216,6 +235,8 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
+    if (place := _impersonated(spec)) and spec.resource_ref.kind in KINDS:
+        raise _PathError(place, f"a {spec.resource_ref.kind} is patched in no other name; objects of other kinds are")
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
@@ -224,6 +245,17 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     return Stage(
         name, spec.resource_ref.kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage)
     )
+
+
+def _impersonated(spec: _Spec) -> str:
+    """Return the path of the first patch in another's name, "" for none."""
+    if spec.next is not None:
+        if spec.next.status_patch_as is not None:
+            return "spec.next.statusPatchAs"
+        given = [(f"spec.next.patches[{n}]", patch) for n, patch in enumerate(spec.next.patches or ())]
+    else:
+        given = [(f"spec.steps[{n}].patch", step.patch) for n, step in enumerate(spec.steps or ()) if step.patch]
+    return next((f"{path}.impersonation" for path, patch in given if patch.impersonation is not None), "")
 
 
 def _selector(selector: _Selector) -> Selector:

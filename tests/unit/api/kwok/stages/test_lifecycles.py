@@ -1,7 +1,7 @@
 """One object's life by stages: delays that begin anew, changes that come while a stage is played, tries again."""
 
-from kubelet.stages.document import read_stages
-from kubelet.stages.lifecycle import Draws, Life
+from services.api.kwok.stages.document import read_stages
+from services.api.kwok.stages.lifecycle import Draws, Life
 
 TEXT = """\
 apiVersion: kwok.x-k8s.io/v1alpha1
