@@ -24,6 +24,7 @@ from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
+from services.api.kwok.documents import STAGE
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.lease_record import Terms
@@ -31,7 +32,7 @@ from services.client.leases import Elector, LeadershipLost
 from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
-from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse
+from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse, path_pattern
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 
 if TYPE_CHECKING:
@@ -142,8 +143,17 @@ class KubeletProcess:
         logs = ContainerLogs(self._run_of, self.host.clock, self._log_file_of).answer
         answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
         pages = self._metric_pages.routes() if self._metric_pages is not None else ()
-        later = [(PAGES, self._metric_pages.answer)] if self._metric_pages is not None else []
-        return [*pages, *zip(ROUTES, answers, strict=True), *later]
+        objects = [(PAGES, self._page)] if self._metric_pages is not None else []
+        return [*pages, *objects, *zip(ROUTES, answers, strict=True)]
+
+    async def _page(self, request: HttpRequest) -> HttpResponse:
+        """Return the page of whichever Metric has that path now, before those that every kubelet has."""
+        assert self._metric_pages is not None
+        if (found := await self._metric_pages.answer(request)) is not None:
+            return found
+        if (match := path_pattern(resource_metrics.PATH).match(request.path)) is not None:
+            return self._resource_metrics(replace(request, params=match.groupdict()))
+        return 404, "text/plain", f"no Metric has the path {request.path}\n".encode()
 
     def _log_file_of(self, namespace: str, pod: str, container: str, previous: bool) -> str | None:
         """Return the log file of a container of these nodes, as a document of KWOK's says; None: it says none."""
@@ -325,8 +335,9 @@ class KubeletInSlot:
     def http_routes(self) -> list[tuple[str, Handler]]:
         """Return what the process serves besides its health, once there are nodes."""
         pages = [rule.spec.path for rule in self._config.read_kwok()["Metric"].all]
-        later = (PAGES,) if self._config.read_kwok() or self._config.kwok_kinds() else ()
-        return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES, *later))]
+        if self._config.read_kwok() or any(kind != STAGE for kind in self._config.kwok_kinds()):
+            pages.append(PAGES)
+        return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES))]
 
     def _answer(self, place: int, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         if self._process is None:

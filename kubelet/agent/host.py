@@ -23,7 +23,7 @@ from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kwok.documents import Configuration
+from services.api.kwok.documents import STAGE, Configuration
 from services.api.kwok.stages.stage import Stage
 from services.api.meta import Document
 from services.api.seams import Seams
@@ -113,12 +113,12 @@ class Host:
     @property
     def knows_stages(self) -> bool:
         """Whether there are stages, or there may be some."""
-        return bool(self.stages) or "Stage" in self.kwok_kinds
+        return bool(self.stages) or STAGE in self.kwok_kinds
 
     @property
     def knows_kwok(self) -> bool:
         """Whether there are documents of KWOK's other kinds, or there may be some."""
-        return bool(self.kwok) or any(kind != "Stage" for kind in self.kwok_kinds)
+        return bool(self.kwok) or any(kind != STAGE for kind in self.kwok_kinds)
 
     def stages_changed(self, stages: tuple[Stage, ...]) -> None:
         """Have other stages move what there is from now on."""

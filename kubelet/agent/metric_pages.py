@@ -16,7 +16,7 @@ from kubelet.view import KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kwok.expressions import Expressions
 from services.api.kwok.kind import Rule
-from services.api.kwok.kinds.metric import NODE_NAME, ROOT
+from services.api.kwok.kinds.metric import NODE_NAME
 from services.api.kwok.usage import Usages
 from services.api.meta import Document, Key
 from services.client.client import Client
@@ -56,12 +56,12 @@ class MetricPages:
         self._metrics = self._host.kwok["Metric"].all
         self._usage.usages = Usages(self._host.kwok["ResourceUsage"], self._host.config.stages_seed)
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Return the page of whichever Metric has this path now."""
+    async def answer(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the page of whichever Metric has this path now, None where none has."""
         for rule in self._metrics:
-            if (match := path_pattern(rule.spec.path).match(f"{ROOT}/{request.params['page']}")) is not None:
+            if (match := path_pattern(rule.spec.path).match(request.path)) is not None:
                 return await self._answering(rule)(replace(request, params=match.groupdict()))
-        return 404, "text/plain", f"no Metric has the path {request.path}\n".encode()
+        return None
 
     def routes(self) -> list[tuple[str, Callable[[HttpRequest], Awaitable[HttpResponse]]]]:
         """Return the paths of all Metrics with their answers."""

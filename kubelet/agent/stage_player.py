@@ -19,6 +19,7 @@ from kubelet.stages.manager import FAILED, StageManager
 from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kwok.documents import STAGE
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
 from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent, StagePatch
 from services.api.kwok.stages.stage import Stage
@@ -78,9 +79,10 @@ class StagePlayer:
     def stages_changed(self) -> None:
         """Go on with the stages that the host has now: whatever they move is chosen anew."""
         now, wall_s = self._node.now(), self._host.clock.wall()
-        if self._manager is not None and (stages := self._of("Pod")) != self._of_pods:
+        if (stages := self._of("Pod")) != self._of_pods:
             self._of_pods = stages
-            self._manager.replace(stages, now)
+            if self._manager is not None:
+                self._manager.replace(stages, now)
         if (stages := self._of("ResourceSlice")) != self._of_slices:
             self._of_slices = stages
             for name, (_, life) in self._slices.items():
@@ -107,7 +109,7 @@ class StagePlayer:
     def follow(self, pods: Informer[KubeletPod], new_ip: Callable[[KubeletPod], str]) -> StageManager | None:
         """Return what moves the pods that stages choose, before the first of them is seen; None: there are none."""
         self._pods = pods
-        if self._of_pods or "Stage" in self._host.kwok_kinds:
+        if self._of_pods or STAGE in self._host.kwok_kinds:
             self._manager = StageManager(
                 self._of_pods,
                 seed=self._host.config.stages_seed,
@@ -269,7 +271,7 @@ class StagePlayer:
     async def _read(self) -> None:
         try:
             stored = await self._node.client.get("nodes", Key("", self._node.name))
-            if "Stage" in self._host.kwok_kinds:
+            if STAGE in self._host.kwok_kinds:
                 was_ours = self._node.writes_status
                 self._choose(stored)
                 if self._node.writes_status and not was_ours:
