@@ -352,7 +352,7 @@ class Kubelet:
             return
         pod = self.table.pods.get(key)
         if pod is not None:
-            if self._hand_over(pod, new, now):
+            if self.stages is not None and self._hand_over(pod, new, now):
                 return
             self.statuses.pod_updated(key, new, now)
             self.start_times.shown(pod, new, now)
@@ -524,7 +524,7 @@ class Kubelet:
     def _ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
         """Nothing of the pod runs any more: its capacity is free for those who wait."""
         key = pod.key
-        if self._staging.pop(key, 0) is None and key not in self.table.gone:
+        if key in self._staging and self._staging.pop(key) is None and key not in self.table.gone:
             self._handed_over(pod, now)
             return
         self._release(key)
