@@ -8,7 +8,6 @@ ResourceSlices are listed as often.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -16,44 +15,25 @@ import structlog
 from kubelet.agent.node import NodeShell
 from kubelet.effects import Outbox, PlayStage
 from kubelet.stages.manager import FAILED, StageManager
-from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.kwok.documents import STAGE
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent, StagePatch
+from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent
 from services.api.kwok.stages.stage import Stage
 from services.api.kwok.stages.template_functions import Context
 from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 from services.api.wire import Api, Request, encode
-from services.client.client import delete_request
 from services.client.informer import Informer
+from services.client.stage_calls import DEADLINE_S, SLICES, Outcome, Target, ask, requests_of
 
-SLICES = "resourceslices.resource.k8s.io"
 STAGE_TIMERS = ("stage-node", "read-node", "read-slices")
 STAGE_SLICE = "stage-slice/"
 """What timers of stages of a slice are called, before its name."""
 READ_PERIOD_S = 10.0
 """How often a Node that stages move is read: as often as a kubelet computes its status (kubelet 1)."""
 log = structlog.get_logger()
-
-
-class Outcome(NamedTuple):
-    """How playing ended: the last code (0: no answer came), what a refusal said, and the object after it."""
-
-    code: int
-    said: str = ""
-    body: bytes = b""
-
-
-class Target(NamedTuple):
-    """The object that a stage is played on. `resource`: pods, nodes or slices."""
-
-    resource: str
-    key: Key
-    uid: str
-    is_deleting: bool = False
 
 
 class StagePlayer:
@@ -74,7 +54,7 @@ class StagePlayer:
         self._manager: StageManager | None = None
 
     def _of(self, kind: str) -> tuple[Stage, ...]:
-        return tuple(stage for stage in self._host.stages if stage.kind == kind)
+        return tuple(stage for stage in self._host.stages if stage.kind == kind and stage.is_of_kubelets)
 
     def stages_changed(self) -> None:
         """Go on with the stages that the host has now: whatever they move is chosen anew."""
@@ -303,37 +283,14 @@ class StagePlayer:
                 if applied.body:
                     self._seen_slice(msgspec.json.decode(applied.body))
                 continue
-            for request in _requests(operation, target, traceparent):
+            for request in requests_of(operation, target, traceparent):
                 is_own = (
                     request.subresource == "status" or isinstance(operation, StageDelete) or target.resource == SLICES
                 )
-                outcome = await _ask(own if is_own else host, request)
+                outcome = await ask(own if is_own else host, request)
                 if not 200 <= outcome.code < 300:
                     return outcome
         return outcome
-
-
-def _requests(operation: StagePatch | StageDelete, target: Target, traceparent: str) -> list[Request]:
-    resource, key, uid = target.resource, target.key, target.uid
-    if isinstance(operation, StageDelete):
-        # What runs is not cut short by its node (X-NR8): it is first asked to end, then confirmed.
-        graces = (0,) if target.is_deleting else (None, 0)
-        return [delete_request(resource, key, uid=uid, grace_period_s=s, traceparent=traceparent) for s in graces]
-    return [
-        Request(
-            verb="patch",
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            subresource=operation.subresource,
-            patch_type=operation.type,
-            uid=uid,
-            body=encode(operation.body),
-            traceparent=traceparent,
-            field_manager="kubelet-stages",
-            deadline_s=CALL_DEADLINE_S,
-        )
-    ]
 
 
 async def _apply(own: Api, operation: StageApply, traceparent: str) -> Outcome:
@@ -345,21 +302,9 @@ async def _apply(own: Api, operation: StageApply, traceparent: str) -> Outcome:
         body=encode(operation.document),
         traceparent=traceparent,
         field_manager="kubelet-stages",
-        deadline_s=CALL_DEADLINE_S,
+        deadline_s=DEADLINE_S,
     )
-    outcome = await _ask(own, request)
+    outcome = await ask(own, request)
     if outcome.code == 409:
-        outcome = await _ask(own, msgspec.structs.replace(request, verb="update"))
+        outcome = await ask(own, msgspec.structs.replace(request, verb="update"))
     return outcome
-
-
-async def _ask(api: Api, request: Request) -> Outcome:
-    try:
-        response = await api.call(request)
-    except UnknownOutcome as error:
-        return Outcome(0, str(error))
-    if response.is_ok:
-        return Outcome(response.code, "", response.body)
-    if response.code == 404 and request.verb == "delete":
-        return Outcome(200)
-    return Outcome(response.code, response.error().message)

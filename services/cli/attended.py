@@ -249,6 +249,8 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
                 "--custom-resources",
                 *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
                 *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
+                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(("--enable-crds", ",".join(given["crds"])) if given["crds"] else ()),
             ],
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),

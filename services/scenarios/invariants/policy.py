@@ -69,6 +69,10 @@ group:system:node-hosts       read                        stages.kwok.x-k8s.io l
 clusterlogs.kwok.x-k8s.io attaches.kwok.x-k8s.io clusterattaches.kwok.x-k8s.io execs.kwok.x-k8s.io \
 clusterexecs.kwok.x-k8s.io portforwards.kwok.x-k8s.io clusterportforwards.kwok.x-k8s.io resourceusages.kwok.x-k8s.io \
 clusterresourceusages.kwok.x-k8s.io metrics.kwok.x-k8s.io
+system:controller:kwok-stages read                        all-but-secrets
+system:controller:kwok-stages patch,delete                all-but-secrets
+system:controller:kwok-stages patch                       */status */scale
+system:controller:kwok-stages create,change               events
 keplab:ui                     read                        *
 keplab:ui                     get                         */history
 system:auditor                read                        all-but-secrets

@@ -272,15 +272,16 @@ class ProcessMesh:
 
 def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
     """Return the arguments of single components and processes, beyond those that all get."""
+    stages = [
+        *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
+        *(("--stages-seed", str(plan.seed)) if plan.stages or plan.enable_crds else ()),
+        *(("--enable-crds", ",".join(plan.enable_crds)) if plan.enable_crds else ()),
+    ]
     made = {
         "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
         "scheduler": ["--queue-moves"],  # for the times in the queue's pools
-        "kubelet": [
-            *(word for text in plan.latencies for word in ("--latency", text)),
-            *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
-            *(("--stages-seed", str(plan.seed)) if plan.stages or plan.enable_crds else ()),
-            *(("--enable-crds", ",".join(plan.enable_crds)) if plan.enable_crds else ()),
-        ],
+        "kubelet": [*(word for text in plan.latencies for word in ("--latency", text)), *stages],
+        "controllers": stages,
     }
     if usage_files := plan.usage_files:
         made["apiserver"] += [word for file in usage_files for word in ("--kwok", str(Path(file).absolute()))]

@@ -412,6 +412,49 @@ pod b cpu=1 labels=chaos:yes
 expect within 10s each pods name=b phase == Running
 expect for 10s each pods name=b phase == Running
 """,
+        """\
+# Stages move objects of any kind: a Lease changes hands, and a Deployment is labelled
+enable-crds Stage
+stages <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: lease-taken}
+spec:
+  resourceRef: {apiGroup: coordination.k8s.io/v1, kind: Lease}
+  selector:
+    matchExpressions: [{key: .spec.holderIdentity, operator: In, values: [a]}]
+  delay:
+    durationMilliseconds: 1000
+    durationFrom: {expressionFrom: '.metadata.annotations["delay"]'}
+  next:
+    event: {type: Normal, reason: Taken, message: 'b has {{ .metadata.name }}'}
+    finalizers: {add: [{value: example.com/held}]}
+    patches: [{root: spec, template: 'holderIdentity: b'}]
+EOF
+nodes n1 cpu=8
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: deployment-seen}
+spec:
+  resourceRef: {apiGroup: apps/v1, kind: Deployment}
+  selector:
+    matchExpressions: [{key: .metadata.labels.seen, operator: DoesNotExist}]
+  next:
+    patches: [{root: metadata, type: merge, template: 'labels: {seen: "yes"}'}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: l, namespace: kube-system, annotations: {delay: 3s}}
+spec: {holderIdentity: a}
+EOF
+deployment web replicas=1 cpu=100m
+expect within 1s each deployments name=web metadata.labels.seen == yes
+expect for 2s each leases name=l spec.holderIdentity == a
+expect within 2s each leases name=l spec.holderIdentity == b
+expect each leases name=l metadata.finalizers[0] == example.com/held
+expect within 1s count events reason=Taken == 1
+""",
     ),
 )
 def enable_crds(read: Scenario, step: Step) -> Scenario:

@@ -162,7 +162,14 @@ class SimMesh:
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         # A state has what clients of REST made, and what their controllers made of it.
         wanted = without_rest() if self.plan.state is None else ControllersConfig.controllers
-        manager = ControllersConfig(name="controllers", controllers=wanted, set=switches("controllers"))
+        manager = ControllersConfig(
+            name="controllers",
+            controllers=wanted,
+            set=switches("controllers"),
+            stages=self.plan.stages,
+            stages_seed=self.plan.seed,
+            enable_crds=self.plan.enable_crds,
+        )
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))

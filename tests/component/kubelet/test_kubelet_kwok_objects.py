@@ -257,7 +257,7 @@ def test_an_object_that_cannot_be_used_is_refused_with_its_field(simulate):
     assert simulate(scenario, **EVERY_KIND) == [
         (422, "spec.next.statusTemplate: Invalid value: line 1: function 'randAlpha' is not supported"),
         (422, QUANTITY),
-        (422, "spec.next.statusPatchAs: Invalid value: a Pod is patched in no other name; objects of other kinds are"),
+        (422, "spec.next.statusPatchAs: Invalid value: a Pod is patched in no other name"),
     ]
 
 

@@ -15,6 +15,7 @@ from services.api.kwok.documents import KwokError, is_other_kind, read_one
 from services.api.kwok.kind import API_VERSION
 from services.api.kwok.stages.jq import JqError, Query
 from services.api.kwok.stages.stage import (
+    KINDS,
     OPERATORS,
     CelExpression,
     CelRequirement,
@@ -30,13 +31,12 @@ from services.api.kwok.stages.stage import (
     Selector,
     Stage,
     Step,
-    check_subresource,
 )
 from services.api.kwok.stages.templates import Template
 from services.api.meta import Document
+from services.api.resources import resources
 
-KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
-"""What stages move, by kind with the group and version."""
+STATUS = "status"
 
 
 class StageError(ValueError):
@@ -97,10 +97,6 @@ class _Next(Part, frozen=True):
     status_template: Template = Template("")
     status_subresource: str | None = None
     status_patch_as: Impersonation | None = None
-
-    def __post_init__(self) -> None:
-        if self.status_template.text and self.status_subresource is not None:
-            check_subresource(self.status_subresource, ".statusSubresource")
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is done: first all that is no patch."""
@@ -226,36 +222,54 @@ def _read_query(path: str, text: str) -> Query:
 
 
 def _stage(spec: _Spec, name: str) -> Stage | None:
-    if KINDS.get(spec.resource_ref.kind) != (spec.resource_ref.api_group or "v1"):
-        what = f"{spec.resource_ref.api_group} {spec.resource_ref.kind}"
-        known = ", ".join(f"{group} {kind}" for kind, group in KINDS.items())
-        raise _PathError("spec.resourceRef", f"{what} is not supported; {known} are")
+    api_version = spec.resource_ref.api_group or "v1"
+    kind = spec.resource_ref.kind
+    if not kind:
+        raise _PathError("spec.resourceRef.kind", "want a kind")
+    is_hosted = KINDS.get(kind) == api_version
+    served = sorted({each.api_version for each in resources().values() if each.kind == kind})
+    if served and api_version not in served and "." not in api_version:
+        # A group with a dot may be one's own.
+        raise _PathError("spec.resourceRef", f"{api_version} {kind} is no kind; {', '.join(served)} {kind} is")
     if (spec.next is None) == (spec.steps is None):
         raise _PathError("spec", "want either next or steps")
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
-    if (place := _impersonated(spec)) and spec.resource_ref.kind in KINDS:
-        raise _PathError(place, f"a {spec.resource_ref.kind} is patched in no other name; objects of other kinds are")
+    if place := _impersonated(spec):
+        what = f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
+        raise _PathError(place, what)
+    if is_hosted:
+        for path, patch in _patches(spec):
+            if patch.subresource not in ("", STATUS):
+                raise _PathError(path, f"{patch.subresource!r} is not supported; status and the object itself are")
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
     if selector is None:
         return None
     return Stage(
-        name, spec.resource_ref.kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage)
+        name, kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage), api_version
     )
+
+
+def _patches(spec: _Spec) -> list[tuple[str, Patch]]:
+    """Return the patches of a stage, but for that of a status template, with the paths of their subresources."""
+    if spec.next is not None:
+        if spec.next.status_template.text and spec.next.status_subresource:
+            template = Patch(template=spec.next.status_template, subresource=spec.next.status_subresource)
+            return [("spec.next.statusSubresource", template)]
+        return [(f"spec.next.patches[{n}].subresource", each) for n, each in enumerate(spec.next.patches or ())]
+    steps = enumerate(spec.steps or ())
+    return [(f"spec.steps[{n}].patch.subresource", step.patch) for n, step in steps if step.patch is not None]
 
 
 def _impersonated(spec: _Spec) -> str:
     """Return the path of the first patch in another's name, "" for none."""
-    if spec.next is not None:
-        if spec.next.status_patch_as is not None:
-            return "spec.next.statusPatchAs"
-        given = [(f"spec.next.patches[{n}]", patch) for n, patch in enumerate(spec.next.patches or ())]
-    else:
-        given = [(f"spec.steps[{n}].patch", step.patch) for n, step in enumerate(spec.steps or ()) if step.patch]
-    return next((f"{path}.impersonation" for path, patch in given if patch.impersonation is not None), "")
+    if spec.next is not None and spec.next.status_patch_as is not None:
+        return "spec.next.statusPatchAs"
+    found = (path for path, patch in _patches(spec) if patch.impersonation is not None)
+    return next(found, "").replace(".subresource", ".impersonation")
 
 
 def _selector(selector: _Selector) -> Selector:

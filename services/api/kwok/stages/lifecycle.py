@@ -139,7 +139,7 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
                 is_deleted = True
                 found.append(StageDelete())
             elif step.patch is not None:
-                found.append(_patched(step.patch, given, context))
+                found.append(_patched(step.patch, given, context, "strategic" if stage.is_of_kubelets else "merge"))
             if step.apply is not None and not is_deleted:
                 found.append(_applied(step.apply, given, context))
     except TemplateError as error:
@@ -170,9 +170,9 @@ def _applied(apply: Apply, given: Document, context: Context) -> StageApply:
     return StageApply(metadata["name"], made)
 
 
-def _patched(patch: Patch, given: Document, context: Context) -> StagePatch:
+def _patched(patch: Patch, given: Document, context: Context, otherwise: str) -> StagePatch:
     body = patch.template.fill_yaml(given, context)
-    kind = patch.type or "strategic"
+    kind = patch.type or otherwise
     if kind == "json":
         if not isinstance(body, list) or not all(isinstance(each, dict) for each in body):
             raise TemplateError("a json patch is a list of operations")

@@ -23,6 +23,8 @@ def rights_of(stages: Iterable[Stage]) -> Stages:
     """Return what a host needs for these stages beyond what its nodes may do themselves."""
     found: dict[str, dict[str, set[str]]] = {}
     for stage in stages:
+        if not stage.is_of_kubelets:
+            continue
         named = found.setdefault(stage.kind, {part: set() for part in _PARTS})
         for step in stage.steps:
             _note(step, named)

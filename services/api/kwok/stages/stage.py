@@ -21,6 +21,8 @@ PatchType = Literal["json", "merge", "strategic"]
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _CHANGES = re.compile(r"\bstatus\b|deletionTimestamp|finalizers")
 """What a CEL expression names that is about what changes in the course of a life."""
+KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
+"""What the stages of kubelets move, by kind with the group and version; all else a controller moves."""
 _OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
 """Where the course of a life shows: requirements on these do not say whose life it is."""
 
@@ -194,13 +196,6 @@ class Patch(Part, frozen=True):
     def __post_init__(self) -> None:
         if not self.template.text.strip():
             raise ValueError(".template: want a template")
-        check_subresource(self.subresource, ".subresource")
-
-
-def check_subresource(subresource: str, field: str) -> None:
-    """Raise ValueError for a subresource that no patch may be for."""
-    if subresource not in ("", "status"):
-        raise ValueError(f"{field}: {subresource!r} is not supported; status and the object itself are")
 
 
 class Apply(Part, frozen=True):
@@ -235,6 +230,17 @@ class Stage:
     weight_from: Query | CelExpression | None = None
     delay: Delay | None = None
     is_immediate: bool = False
+    api_version: str = "v1"
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """The apiVersion and kind of what it moves."""
+        return self.api_version, self.kind
+
+    @property
+    def is_of_kubelets(self) -> bool:
+        """Whether kubelets move what it is for."""
+        return KINDS.get(self.kind) == self.api_version
 
     @property
     def writes_status(self) -> bool:

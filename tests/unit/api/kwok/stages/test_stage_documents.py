@@ -278,7 +278,10 @@ def test_a_wrong_stage_is_an_error_with_file_name_and_path(spec, said):
         ("a: [", "f.yaml: line "),
         (f"{HEAD}  next: {{delete: true}}\n  next: {{}}\n", ": key 'next' is given twice"),
         (HEAD.replace("{name: s}", "{}"), "f.yaml: document 1: metadata.name: a stage wants a name"),
-        (HEAD.replace("kind: Pod", "kind: Job"), "f.yaml: stage s: spec.resourceRef: v1 Job is not supported"),
+        (
+            HEAD.replace("kind: Pod", "kind: Job"),
+            "f.yaml: stage s: spec.resourceRef: v1 Job is no kind; batch/v1 Job is",
+        ),
         (f"{HEAD}  next: {{}}\n---\n{HEAD}  next: {{}}\n", "f.yaml: stage s: is in f.yaml already"),
     ],
 )
