@@ -59,6 +59,10 @@ class Tenant(ABC):
         """Go on with the stages that the host has now."""
 
     @abstractmethod
+    def capacity_changed(self, text: str) -> None:
+        """Take what the machine has from now on: a JSON object as `kubelet/node/definition.py` reads it, or nothing."""
+
+    @abstractmethod
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
 
