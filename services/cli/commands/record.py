@@ -35,10 +35,10 @@ EPILOG = """\
 \b
 Examples:
   keplab record -o day.keprec                               until Ctrl-C: every version, event line and span
-  keplab record -o day.yaml --format kwok
-  keplab record -o minute.yaml --format kwok --duration 60s
-  keplab record --kubeconfig ~/.kube/config -o cluster.yaml.gz --format kwok
-  keplab record -o record.jsonl --format kss                as kube-scheduler-simulator records its seven kinds
+  keplab record -o day.yaml                                 as kwokctl does
+  keplab record -o minute.yaml --duration 60s
+  keplab record --kubeconfig ~/.kube/config -o cluster.yaml.gz
+  keplab record -o record.jsonl                             as kube-scheduler-simulator records its seven kinds
   keplab replay day.yaml --virtual                          and again, in virtual time
 
 \b

@@ -478,6 +478,7 @@ FORMAT = Format(
     read=lambda source, reading: _read_many([source], reading),
     read_many=_read_many,
     has_changes=True,
+    has_machines=True,
     options=(*PART_OPTIONS, "scale"),
     source=SOURCE,
     is_virtual=True,
