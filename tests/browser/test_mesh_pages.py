@@ -147,17 +147,33 @@ def test_7_a_pod_that_was_placed_shows_scores_winner_and_ties(mesh, server, page
     expected = cli(mesh, "explain", f"pod/{name}")
     page.ask("(name) => __keplab.select({kind: 'pods', ns: 'default', name})", name)
     page.keys("x")
-    page.until("() => document.querySelector('.overlay .scores tbody tr')")
+    page.until("() => document.querySelector('.overlay table.final tbody tr')")
     rows = page.ask(
-        "() => [...document.querySelectorAll('.scores tbody tr')].map((row) => ({winner: row.classList.contains('winner'), text: row.innerText, final: Number(row.querySelector('td').innerText)}))"
+        "() => [...document.querySelectorAll('table.final tbody tr')].map((row) => ({winner: row.classList.contains('winner'), text: row.innerText, cells: [...row.querySelectorAll('td.num')].map((cell) => cell.innerText)}))"
     )
+    final, most = expected["final"], max(expected["final"].values())
+    best = [node for node, sum_of in final.items() if sum_of == most]
 
-    assert expected["final"][expected["node"]] == rows[0]["final"]
     assert rows[0]["winner"]
     assert expected["node"] in rows[0]["text"]
-    best = [node for node, final in expected["final"].items() if final == max(expected["final"].values())]
     assert (len(best) > 1) == ("tie" in rows[0]["text"])
-    assert set(expected["final"].values()) == {row["final"] for row in rows}
+    assert len(final) == sum(int(row["cells"][0]) for row in rows)
+    assert set(final.values()) == {int(row["cells"][1]) for row in rows}
+    assert all(
+        row["cells"][2] == (str(most - int(row["cells"][1])) if int(row["cells"][1]) < most else "–") for row in rows
+    )
+
+    page.ask("() => document.querySelector('[role=tab][aria-selected=true]').focus()")
+    page.keys("ArrowLeft")
+    page.until(
+        "() => document.activeElement.matches('[role=tab][aria-selected=true]') && document.querySelector('table.scores')"
+    )
+    shown = page.ask(
+        "() => [...document.querySelectorAll('.scores thead th')].map((cell) => cell.innerText.split(' ')[0])"
+    )
+    assert ["Score", ["nodes", *expected["scores"]]] == [page.text("[role=tab][aria-selected=true]"), shown]
+    page.keys("ArrowLeft", "ArrowLeft")
+    assert "Final" == page.text("[role=tab][aria-selected=true]")
 
 
 def test_6_a_gated_pod_stands_in_gated_and_leaves_it_with_its_gate(mesh, server, page):
