@@ -222,11 +222,14 @@ def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) 
     begin_s, end_s = recording.time_range
     parts.put_json("history", documents.history(recording))
     lines = list(recording.lines())
-    parts.put_json("lines", list(_lines(recording, lines, detail)))
+    shown, left = shown_of(lines, only_decisions=detail == DECISIONS)
+    parts.put_json("lines", list(_lines(recording, shown)))
     parts.put_json("documents", _documents(recording, lines, whys))
     if detail == EVERYTHING:
         _objects(recording, parts)
     about = {"from_rv": first, "to_rv": last, "t0": begin_s, "t1": end_s, "segments": segments, "detail": detail}
+    if left and detail == EVERYTHING:
+        about["lines_left"] = left
     return about, parts
 
 
@@ -264,9 +267,9 @@ def _stream(all_frames: Iterable[bytes]) -> bytes:
     return b"".join(_LENGTH.pack(len(each)) + each for each in all_frames)
 
 
-def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines that the page shows."""
-    for line in shown_of(lines, only_decisions=detail == DECISIONS)[0]:
+def _lines(recording: Recording, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    """Yield lines as the page has them."""
+    for line in lines:
         made = {
             "seq": line.seq,
             "t": round(recording.time_of(line), 6),

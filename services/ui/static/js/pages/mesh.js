@@ -1,6 +1,6 @@
 // The processes of the mesh, their links to the API server, and the faults that are in force. With --allow-break, faults as buttons.
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, notify} from 'keplab/state.js';
+import {state, view, notify, originOf} from 'keplab/state.js';
 import {source, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
@@ -103,7 +103,7 @@ function Spark({name}) {
   useEffect(() => {
     const place = /** @type {HTMLElement} */ (box.current), axis = {stroke: css('soft'), grid: {stroke: css('line'), width: 0.5}, ticks: {show: false}, font: '11px system-ui'};
     const own = plot.current = new uPlot({width: place.clientWidth || 320, height: 132, legend: {show: false}, cursor: {drag: {x: false, y: false}}, scales: {x: {time: false, range: (_, low, high) => [Math.min(low ?? 0, (high ?? 60) - 60), high ?? 60]}, ms: {range: (_, low, high) => [0, Math.max(1, high || 1)]}, y: {range: (_, low, high) => [0, Math.max(1, high || 1)]}},
-      axes: [{...axis, values: (_, list) => list.map((value) => `${Math.round(value)} s`)}, {...axis, size: 46, values: (_, list) => list.map((value) => count(value))}, {...axis, scale: 'ms', side: 1, size: 46, grid: {show: false}, values: (_, list) => list.map((value) => `${value} ms`)}],
+      axes: [{...axis, space: 76, values: (_, list) => list.map((value) => moment(value, originOf('live')).slice(0, 8))}, {...axis, size: 46, values: (_, list) => list.map((value) => count(value))}, {...axis, scale: 'ms', side: 1, size: 46, grid: {show: false}, values: (_, list) => list.map((value) => `${value} ms`)}],
       series: [{}, {label: 'messages/s', stroke: css('running'), width: 1.5}, {label: 'p99', scale: 'ms', stroke: css('pending'), width: 1.5, dash: [4, 3]}]}, data(), place);
     const seen = new ResizeObserver(() => own.setSize({width: place.clientWidth, height: 132}));
     seen.observe(place);
@@ -143,7 +143,7 @@ function Counter({found}) {
   if (!faults.length && !found.alarms) return null;
   return html`<section class="panel counter" aria-label="alarms"><header class="toolbar"><h2>Alarms</h2><span class=${total ? 'bad' : 'good'}>${count(total)} ${total === 1 ? 'violation' : 'violations'} of invariants</span>${found.alarms && !found.alarms.judged && html`<span class="soft">not judged: ${found.alarms.why_not}</span>`}</header>
     ${violations.slice(-5).map((each, at) => html`<p key=${at} class=${each.by_hand ? 'soft wrap' : 'bad wrap'}>${each.by_hand ? 'by hand: ' : ''}${each.invariant} ${each.detail || each.message || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
-    ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${span(fault.at)}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
+    ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${moment(fault.at, originOf(state.run.value))}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
 
 /** What only programs read of a line. */
