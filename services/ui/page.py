@@ -305,9 +305,9 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
         **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
     graph = SpanGraph(recording.spans())
-    for pod in itertools.islice(whys.pods, TRACES_MAX) if graph.by_id else ():
-        namespace, _, name = pod.partition("/")
-        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
+    traced = dict.fromkeys((pod.namespace, pod.name) for pod in graph.matching("*"))
+    for namespace, name in itertools.islice(traced, TRACES_MAX):
+        _try(made, f"trace/{namespace}/{name}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
     return made
 
 

@@ -1,7 +1,8 @@
 // The trace of a pod: its spans as a waterfall, the critical path, and pieces that add up to its start-up latency.
 import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, select} from 'keplab/state.js';
-import {source} from 'keplab/engine.js';
+import {state, view, select, notify, rowOf, runName} from 'keplab/state.js';
+import {sameRole} from 'keplab/alignment.js';
+import {openRun, source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {compared, exactly, layout, ticks} from 'keplab/waterfall.js';
@@ -96,14 +97,20 @@ function Trace() {
     {id: 'trace.left', title: 'Earlier part of the trace', keys: ['a'], run: () => shift(latest.current, setPart, -0.25)}, {id: 'trace.right', title: 'Later part of the trace', keys: ['d'], run: () => shift(latest.current, setPart, 0.25)},
   ].map((command) => ({group: 'trace', ...command}))), []);
   const jaeger = first.value?.otlp_endpoint, link = jaeger && first.value?.trace_id ? jaegerAddress(jaeger, first.value.trace_id) : '';
+  // Of another run it is the pod with the same role: owner and order of creation are the same.
+  const ofRun = async (id) => {
+    setRun(id);
+    const found = pod && id !== state.run.peek() ? sameRole(view.peek().columns.peek(), rowOf('pods', pod.ns, pod.name), (await openRun(id)).columns.peek()) : null;
+    if (found) { setOther(`${found.ns}/${found.name}`); setSecond({...found, run: id}); } else if (second) setSecond({...second, run: id}); else if (pod && id !== state.run.peek()) notify(`${pod.ns}/${pod.name} has no pod of the same role there: name one.`);
+  };
   const show = (value) => { if (value.trim()) select({kind: 'pods', ...podOf(value.trim())}); };
   return html`<div class="toolbar no-print"><h1>Trace</h1><label>pod <input type="text" list="trace-pods" size="30" spellcheck=${false} value=${text} placeholder="namespace/name" onInput=${(event) => setText(event.target.value)} onChange=${(event) => show(event.target.value)} /></label><datalist id="trace-pods">${names(kept).map((name) => html`<option key=${name} value=${name} />`)}</datalist>
       <label>compare with <input type="text" list="trace-pods" size="26" spellcheck=${false} value=${other} placeholder="a second pod" onInput=${(event) => setOther(event.target.value)} onChange=${(event) => setSecond(event.target.value.trim() ? {...podOf(event.target.value.trim()), run: run || state.run.peek()} : null)} /></label>
-      ${runs.length > 1 && html`<label>of run <select value=${run || state.run.value} onChange=${(event) => { setRun(event.target.value); if (second) setSecond({...second, run: event.target.value}); }}>${runs.map((each) => html`<option key=${each.id} value=${each.id}>${each.arm ? `${each.arm} seed ${each.seed}` : each.title || each.id}</option>`)}</select></label>`}
+      ${runs.length > 1 && html`<label>of run <select value=${run || state.run.value} onChange=${(event) => ofRun(event.target.value)}>${runs.map((each) => html`<option key=${each.id} value=${each.id}>${runName(each)}</option>`)}</select></label>`}
       <span class="grow"></span>${link && html`<a class="button" href=${link} target="_blank" rel="noreferrer">open in Jaeger</a>`}${first.value?.trace_id && html`<button class="small" onClick=${() => copy(first.value.trace_id, 'the trace id')}>copy trace id</button>`}<button class="small" onClick=${() => window.print()}>print</button></div>
     ${kept?.error ? html`<p class="error" role="alert">${kept.error.message}</p>` : !pod ? html`<${None} kept=${kept} show=${show} />` : first.error && !a ? html`<p class="error" role="alert">${first.error.message}</p>` : !a ? html`<p class="empty">loading …</p>` : html`
       <${Fall} laid=${a} shown=${shown} setShown=${setPart} title="${pod.ns}/${pod.name}" second="a" />
-      ${second && (beside.error ? html`<p class="error" role="alert">${beside.error.message}</p>` : b && html`<${Fall} laid=${b} shown=${shown} setShown=${setPart} title="${second.ns}/${second.name} · ${second.run}" second="b" />`)}
+      ${second && (beside.error ? html`<p class="error" role="alert">${beside.error.message}</p>` : b && html`<${Fall} laid=${b} shown=${shown} setShown=${setPart} title="${second.ns}/${second.name}${runs.length > 1 ? ` · ${runName(runs.find((each) => each.id === second.run))}` : ''}" second="b" />`)}
       <${Pieces} a=${a} b=${b} />`}
     ${kept && !kept.error && html`${kept.left && html`<p class="soft">${kept.left}</p>`}<${Provenance} where=${kept.where} command=${kept.command} />`}`;
 }
