@@ -94,6 +94,8 @@ def test_10_the_first_difference_is_what_follows_the_rejection_and_both_panes_sh
     assert "no such decision" in left["text"]
     assert "kubelet.unbind_call" in right["text"]
     assert "replicaset/web#0" in left["text"]
+    marked = "() => [...document.querySelectorAll('.pane')].map((pane) => [...pane.querySelectorAll('dd.differs')].map((each) => [each.previousElementSibling.textContent, each.querySelector('.tag').textContent]))"
+    assert [[["event", "differs"]], [[name, "differs"] for name in first["fields"]]] == page.ask(marked)
     assert f"t = {at_s:.3f} s" in page.ask("() => document.querySelector('.lanes .words').textContent")
 
 
