@@ -112,6 +112,7 @@ def test_1_every_process_of_the_status_is_there_and_ready_and_one_origin_is_aske
     shown = page.ask("() => [...document.querySelectorAll('[data-process]')].map((each) => each.dataset.process)")
 
     assert sorted(processes) == sorted(shown)
+    page.until("() => document.querySelector(\"[data-process='kubelet/h0'] .nodes\")?.innerText === '4 nodes'")
     assert page.requests
     assert [] == [each for each in page.requests if not each.startswith((server.base, "data:"))]
 
