@@ -133,6 +133,11 @@ class KubeletProcess:
         )
         return METRICS.of(state)
 
+    def rates(self) -> dict[str, float]:
+        """Return what of `metrics` is asked for each second."""
+        ready = sum(agent.is_ready for agent in self.agents)
+        return {"keplab_kubelet_nodes": len(self.agents), "keplab_kubelet_nodes_ready": ready}
+
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificate the endpoint uses at present."""
         return [self._tls.loaded()] if self._tls is not None else []
@@ -323,6 +328,10 @@ class KubeletInSlot:
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges of all nodes together, upstream names."""
         return self._process.metrics() if self._process is not None else {}
+
+    def rates(self) -> dict[str, float]:
+        """Return what of `metrics` is asked for each second."""
+        return self._process.rates() if self._process is not None else {}
 
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificate the endpoint uses at present."""

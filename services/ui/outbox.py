@@ -5,7 +5,7 @@ counts replace the ones before; event lines are cut, and a *gap* says so.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ class Outbox:
         """How many strings the page was sent, or will be by what waits."""
         self._is_behind = False
         self._gap: dict[str, Any] | None = None
+        self._rest: Iterator[bytes] = iter(())
         self.waiting_bytes = 0
         self.merged_total = self.cut_lines_total = 0
 
@@ -79,6 +80,11 @@ class Outbox:
         """Note that so many lines are not sent."""
         self._missed(rv)["lines"] += count
 
+    def put_rest(self, made: Iterator[bytes]) -> None:
+        """Send these frames one by one when nothing else waits: what a recording has cannot come too fast, so none is
+        cut, and none is forgotten by `reset`. They take the place of those that were put before."""
+        self._rest = made
+
     def put(self, kind: int, frame: bytes) -> None:
         """Send a document; of a kind that is replaced only the newest is kept."""
         if kind in REPLACED:
@@ -106,7 +112,7 @@ class Outbox:
             return self._caught_up(model)
         for kind in list(self._newest):
             return self._newest.pop(kind)
-        return None
+        return next(self._rest, None)
 
     def _caught_up(self, model: Model) -> bytes | None:
         """Return the next piece of what was merged, as it is now."""
