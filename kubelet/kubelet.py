@@ -144,6 +144,12 @@ class Kubelet:
 
     # --- its parts ---
 
+    def capacity_changed(self, old: NodeDefinition, new: NodeDefinition, now: float) -> None:
+        """The machine has other resources from now on: what runs stays, what waits is decided again."""
+        self.ledger.change_allocatable(old.allocatable(), new.allocatable())
+        self.pressure.capacity_changed(new.eviction, new.resource_capacities)
+        self._offer_capacity("node_capacity_changed", now)
+
     def _admission_handler(self, definition: NodeDefinition) -> AdmissionHandler:
         return AdmissionHandler(
             self.pods,

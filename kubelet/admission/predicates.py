@@ -40,13 +40,20 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What is allocated on this node. Invariant: `used` is the sum over `entries`, and at most allocatable."""
+    """What is allocated on this node. Invariant: `used` is the sum over `entries`, and at most what was allocatable
+    when the last of them was added."""
 
     def __init__(self, allocatable: Mapping[str, str]) -> None:
         self.allocatable: Amounts = {name: amount(name, text) for name, text in allocatable.items()}
         self.entries: dict[WorkerKey, Entry] = {}
         self.used: Amounts = dict.fromkeys(self.allocatable, 0)
         self._ports: dict[tuple[str, int], dict[str, int]] = {}
+
+    def change_allocatable(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """Have the machine's new resources in place of its old ones; those of device plugins stay."""
+        of_plugins = {name: value for name, value in self.allocatable.items() if name not in old}
+        self.allocatable = {**{name: amount(name, text) for name, text in new.items()}, **of_plugins}
+        self.used = {**dict.fromkeys(self.allocatable, 0), **self.used}
 
     def needs(self, pod: KubeletPod) -> Amounts:
         """Return what the pod asks of this node; resources the node does not know are not its concern."""

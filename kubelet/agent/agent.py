@@ -47,7 +47,7 @@ from kubelet.effects import (
 )
 from kubelet.kubelet import Kubelet
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
-from kubelet.node.definition import NodeDefinition
+from kubelet.node.definition import NodeDefinition, resized
 from kubelet.node.health import parse_node_faults
 from kubelet.node.status import annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
@@ -79,6 +79,8 @@ class Agent(NodeShell):
     """One node: its identity, its watches, its machine."""
 
     def __init__(self, host: Host, definition: NodeDefinition, index: int) -> None:
+        self._defined = definition
+        definition = host.files.sized(definition)
         super().__init__(host, definition)
         config = host.config
         number = (config.first + index) if config.nodes else _crc(definition.name)
@@ -257,6 +259,20 @@ class Agent(NodeShell):
             log.warning("node.faults_unreadable", node=self.name, reason=str(error))
             return
         self.kubelet.node.faults_changed(faults, self.now())
+        self.drain()
+
+    def capacity_changed(self, text: str) -> None:
+        """Take what the machine has from now on; what runs stays, and no pod comes in until there is enough for it."""
+        try:
+            definition = resized(self._defined, text)
+        except ValueError as error:
+            log.warning("node.capacity_unreadable", node=self.name, reason=str(error))
+            return
+        if definition == self.definition:
+            return
+        self.kubelet.capacity_changed(self.definition, definition, self.now())
+        self.definition = self.report.definition = definition
+        self.heartbeats.report_soon()
         self.drain()
 
     def shut_down(self) -> None:

@@ -3,6 +3,7 @@
 Looked for once a second. Manifests: below `nodes/NODE/static-pods/` of the process's own disk, and in the directory
 `--static-pods`, where a file is for every node of the process and a folder of a node's name for that node; a node
 definition's `staticPods` are there from the beginning. Faults: the file `nodes/NODE/faults`; none: as defined.
+Capacity: the file `nodes/NODE/capacity`, a JSON object such as `{"cpu": "8", "memory": "32Gi"}`; none: as defined.
 Power: the file `nodes/NODE/power` (`kubelet/agent/power.py`).
 Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 """
@@ -15,7 +16,7 @@ import msgspec
 import structlog
 
 from kubelet.agent.power import Power, Tenant
-from kubelet.node.definition import NodeDefinition
+from kubelet.node.definition import NodeDefinition, resized
 from kubelet.static_pods.manifests import SUFFIXES
 from services.api.seams import Disk
 
@@ -23,6 +24,7 @@ LOOK_PERIOD_S = 1.0
 FOLDER = "nodes/"
 STATIC_PODS = "static-pods"
 FAULTS = "faults"
+CAPACITY = "capacity"
 POWER = "power"
 
 log = structlog.get_logger()
@@ -40,6 +42,7 @@ class NodeFiles:
                 self._defined[definition.name] = files
         self._known: dict[str, dict[str, bytes]] = {}
         self._faults: dict[str, str] = {}
+        self._capacities: dict[str, str] = {}
         self._error = ""
 
     async def run(self, nodes: Sequence[Tenant], power: Power) -> None:
@@ -52,11 +55,24 @@ class NodeFiles:
         """The node is new: it gets everything again."""
         self._known.pop(node, None)
         self._faults.pop(node, None)
+        self._capacities.pop(node, None)
+
+    def sized(self, definition: NodeDefinition) -> NodeDefinition:
+        """Return a node's definition with the capacity that its machine has now."""
+        try:
+            return resized(definition, self._text(path_of(definition.name, CAPACITY)))
+        except ValueError as error:
+            log.warning("node.capacity_unreadable", node=definition.name, reason=str(error))
+            return definition
+
+    def _text(self, name: str) -> str:
+        return (self._disk.read(name) or b"").decode(errors="replace")
 
     def look(self, nodes: Sequence[Tenant], power: Power) -> None:
         """Report to each node its files, if they are others than last time; to `power` first."""
         common, own = self._directory_files()
         faults: dict[str, str] = {}
+        capacities: dict[str, str] = {}
         for name in self._disk.names():
             if name.startswith(FOLDER):
                 node, _, rest = name.removeprefix(FOLDER).partition("/")
@@ -64,12 +80,19 @@ class NodeFiles:
                 if folder == STATIC_PODS and _is_manifest(file) and (data := self._disk.read(name)) is not None:
                     own.setdefault(node, {})[file] = data
                 elif rest == POWER:
-                    power.said(node, (self._disk.read(name) or b"").decode(errors="replace"))
+                    power.said(node, self._text(name))
                 elif rest == FAULTS:
-                    faults[node] = (self._disk.read(name) or b"").decode(errors="replace")
-        if not (common or own or faults or self._defined or self._known or self._faults):
+                    faults[node] = self._text(name)
+                elif rest == CAPACITY:
+                    capacities[node] = self._text(name)
+        if not (
+            common or own or faults or capacities or self._defined or self._known or self._faults or self._capacities
+        ):
             return
         for owner in nodes:
+            if capacities.get(owner.name, "") != self._capacities.get(owner.name, ""):
+                self._capacities[owner.name] = capacities.get(owner.name, "")
+                owner.capacity_changed(self._capacities[owner.name])
             if faults.get(owner.name, "") != self._faults.get(owner.name, ""):
                 self._faults[owner.name] = faults.get(owner.name, "")
                 owner.faults_changed(self._faults[owner.name])

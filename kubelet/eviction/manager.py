@@ -80,6 +80,10 @@ class Pressure:
         self._leaving_until_s = 0.0
         self.conditions: tuple[str, ...] = ()
 
+    def capacity_changed(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
+        """Judge by other capacities from now on."""
+        self._thresholds, self._capacity = thresholds(chosen, capacity), capacity
+
     def look(self, now: float, node_use: Mapping[str, int], pods: Sequence[PodUse]) -> Look:
         """Take the node's own use and that of the pods that are not at their end; say what must be done."""
         left = {
@@ -177,6 +181,10 @@ class NodePressure:
         self.is_looking = False
         self.wants_images_gone = False
         """Whether the last look found too little disk for images: unused ones go first."""
+
+    def capacity_changed(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
+        """The machine has other resources from now on."""
+        self._pressure.capacity_changed(chosen, capacity)
 
     def begin(self, now: float) -> None:
         """The kubelet is up: the node's own use is counted from now."""

@@ -262,6 +262,28 @@ def _numa(text: str) -> list[dict[str, int]]:
     return [{"cpus": int(cpus)}] * int(nodes)
 
 
+_RESIZABLE = frozenset(("cpu", "memory", "ephemeralStorage", "pods", "extended"))
+
+
+def resized(node: NodeDefinition, text: str) -> NodeDefinition:
+    """Return the definition of a machine that has other resources now: a JSON object of fields, "" for as defined.
+
+    Raises: ValueError: it cannot be read, says something else, or the node hands out single CPUs or its memory.
+    """
+    if not text.strip():
+        return node
+    try:
+        said = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"node {node.name}: capacity: {error}") from None
+    if not isinstance(said, dict) or (unknown := sorted(said.keys() - _RESIZABLE)):
+        what = f"{unknown[0]!r}" if isinstance(said, dict) else f"{text[:40]!r}"
+        raise ValueError(f"node {node.name}: capacity: {what}: want {', '.join(sorted(_RESIZABLE))}")
+    if node.numa or node.has_static_cpus or node.memory_policy == "Static":
+        raise ValueError(f"node {node.name}: capacity: its managers hand out what there was at its start")
+    return NodeDefinition.parse({**msgspec.to_builtins(node), **said})
+
+
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
     naming the node when that cannot be, or when a CPU option's feature gate is off."""

@@ -98,7 +98,7 @@ class NodeReport:
     def __init__(
         self, definition: NodeDefinition, *, session: str, address: str, port: int, release: str = FOLLOWED
     ) -> None:
-        self._definition = definition
+        self.definition = definition
         self.version = RELEASES[release]
         self.session, self.boot_id = session, ""
         self.address, self.port = address, port
@@ -150,7 +150,7 @@ class NodeReport:
             self._turned("NodeNotSchedulable" if is_cordoned else "NodeSchedulable")
 
     def _turned(self, event: str) -> None:
-        self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
+        self.news.append((event, f"Node {self.definition.name} status is now: {event}"))
 
     def status(self, wall_s: float) -> Document:
         """Return the whole status; `lastHeartbeatTime` is now."""
@@ -169,16 +169,16 @@ class NodeReport:
             ready = ("False", "KubeletNotReady", text, "NodeNotReady")
         conditions.append(self._condition("Ready", *ready, wall_s))
         made: Document = {
-            "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
-            "allocatable": self._definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
+            "capacity": self.definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
+            "allocatable": self.definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": self.address},
-                {"type": "Hostname", "address": self._definition.name},
+                {"type": "Hostname", "address": self.definition.name},
             ],
             "nodeInfo": {
-                "machineID": self._definition.name,
-                "systemUUID": self._definition.name,
+                "machineID": self.definition.name,
+                "systemUUID": self.definition.name,
                 "bootID": self.boot_id,
                 "kernelVersion": "emulated",
                 "osImage": "keplab",
@@ -190,10 +190,10 @@ class NodeReport:
                 "kubeletSession": self.session,
             },
         }
-        if features := self._definition.features.status:
+        if features := self.definition.features.status:
             made["features"] = features
-        if self._definition.declared_features:
-            made["declaredFeatures"] = sorted(self._definition.declared_features)
+        if self.definition.declared_features:
+            made["declaredFeatures"] = sorted(self.definition.declared_features)
         if self.images:
             made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
         if self.volumes_in_use is not None:

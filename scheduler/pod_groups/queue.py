@@ -103,8 +103,15 @@ class GroupedQueue(SchedulingQueue):
             self.on_gate(each, status, now)
 
     def _moved(self, queued: QueuedPod, pool: Pool, by: str) -> None:
-        for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
-            super()._moved(each, pool, by)
+        if not isinstance(queued.info, GroupInfo):
+            super()._moved(queued, pool, by)
+            return
+        gated_by = queued.gating_plugin if pool is Pool.GATED else ""
+        for each in queued.info.members.values():
+            # Of a group that stays at its gate when a member joins, only that member has moved.
+            if not gated_by or each.gating_plugin != gated_by:
+                each.gating_plugin = gated_by
+                super()._moved(each, pool, by)
 
     def get(self, key: Key) -> QueuedPod | None:
         """Return the queued (or in-flight) pod of that key; a member leads to its group."""
@@ -203,6 +210,7 @@ class GroupedQueue(SchedulingQueue):
             self._take_in(entity)
         else:
             _members_of(entity)[member.uid] = member
+            member.gating_plugin = entity.gating_plugin
             self._moved(member, entity.pool, entity.moved_by)
         member.pool = Pool.NONE
         return entity

@@ -19,9 +19,9 @@ from services.api.meta import Document, Key, LabelSelector, metadata_of
 from services.api.node_selection import may_go_to
 from services.api.quantity import amount
 from services.api.selectors import from_label_selector
-from services.exchange.runs import RUN
 from services.exchange.simkube import TEMPLATES, gvk_of
 from services.exchange.stream import Change, Placed, Stream, called, kind_of
+from services.exchange.traces.runs import RUN
 
 STATUS, ACCOUNT, ENV_SECRET, ENV_CONFIG, VOLUME_SECRET, VOLUME_CONFIG = (
     "W0000",

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from services.api.meta import Document, Key
 from services.exchange.reading import Source
 from services.exchange.stream import Change, Refused, Stream
 
 NO_OPTIONS: Mapping[str, str] = {}
+NODES: Final = "nodes"
 
 
 @dataclass(frozen=True)
 class Reading:
     """How a stream is wanted. `began_wall_s`: when its time 0 is, seconds since the epoch, from which times that are
     written relative to the beginning are counted. `is_lenient`: what cannot be used is left out and counted in the
-    stream's notes. `options`: what only this format understands, by name.
+    stream's notes. `options`: what only this format understands, by name. `resources`: only changes of these kinds are
+    wanted, so that a format may pass over others unread; () for all.
     """
 
     began_wall_s: float = 0.0
     is_lenient: bool = False
     options: Mapping[str, str] = field(default_factory=lambda: NO_OPTIONS)
+    resources: tuple[str, ...] = ()
 
 
 class Edit(Protocol):
@@ -161,3 +164,11 @@ def open_stream(source: Source, reading: Reading, name: str = "") -> tuple[Forma
         raise Refused(f"{source.file}: format {found.name} has no option {unknown[0]!r}{known}")
     assert found.read is not None, "what cannot be read has a refusal"
     return found, found.read(source, reading)
+
+
+def nodes_created(source: Source, reading: Reading, name: str = "") -> Iterator[Document]:
+    """Yield the Nodes that a file's stream creates after its beginning. Raises: Refused."""
+    wanted = replace(reading, resources=(NODES,))
+    for change in open_stream(source, wanted, name)[1].changes:
+        if change.resource == NODES and change.method == "create" and change.document is not None:
+            yield change.document

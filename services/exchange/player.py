@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from services.api.errors import ApiError, NotFound
@@ -19,7 +20,9 @@ from services.api.resources import resources
 from services.api.seams import Clock
 from services.client.client import Client
 from services.exchange.load import Loaded, Loader, ResourceOf
+from services.exchange.machines import MachinePower, Machines
 from services.exchange.rules import (
+    NODES,
     PODS,
     Counted,
     Rules,
@@ -56,7 +59,8 @@ class Player:
     `speed`: how many seconds of the recording pass in one of the clock, `AS_FAST_AS_POSSIBLE` for no pauses.
     `loaded`: what became of the snapshot, whose uids and objects are known. `is_lenient`: what cannot be made is
     counted instead of ending the play. `resources_of`: kinds that are not built in, by wire name.
-    `binder`: the client that may bind pods, where it is another.
+    `binder`: the client that may bind pods, where it is another. `power`: switches the machines that nodes are; without
+    it Nodes are objects like others.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Player:
         is_lenient: bool = False,
         resources_of: dict[str, Resource] | None = None,
         binder: Client | None = None,
+        power: MachinePower | None = None,
     ) -> None:
         if not speed > 0:
             raise ValueError(f"speed {speed:g}: want more than 0")
@@ -82,6 +87,9 @@ class Player:
             self._loader.loaded.uids, self._loader.loaded.known = loaded.uids, loaded.known
         self._is_lenient, self._binder = is_lenient, binder or client
         self._controlled: set[tuple[str, Key]] = set()
+        self._machines = (
+            Machines(power, delete=partial(self._loader.delete, NODES), change=self._change_node) if power else None
+        )
         self.played = Played()
 
     def remember(self, resource: str, document: Document) -> None:
@@ -108,12 +116,21 @@ class Player:
                 self.played.late_s = max(self.played.late_s, -wait_s)
             await asyncio.gather(*map(self._one, batch))
             self.played.last_s = batch[-1].at_s
+        if self._machines is not None:
+            try:
+                await self._machines.ended()
+            except ApiError as error:
+                raise Refused(f"a machine of the recording: {error.message}") from None
         return self.played
 
     async def _one(self, change: Change) -> None:
         if why := left_to_components(change, self._controlled, self._rules):
             self.played.left_out.add(why, f"{change.resource} {change.key}")
             self._follow(change)
+            return
+        if self._machines is not None and change.resource == NODES and self._machines.take(change):
+            self._follow(change)
+            self.played.applied += 1
             return
         resource = self._resources.get(change.resource)
         try:
@@ -133,6 +150,9 @@ class Player:
             self.played.left_out.add(why, f"{change.resource} {change.key}")
         else:
             self.played.applied += 1
+
+    async def _change_node(self, change: Change) -> None:
+        await self._change(change, self._resources[NODES])
 
     def _follow(self, change: Change) -> None:
         at = (change.resource, change.key)

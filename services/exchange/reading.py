@@ -168,7 +168,7 @@ def document_of(piece: Piece, limits: Limits = LIMITS) -> Document:
     return checked(found, piece.place)
 
 
-def checked(found: Any, place: Place) -> Document:
+def checked(found: Any, place: Place | str) -> Document:
     """Return a document that is an object. Raises: Refused."""
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         what = "list" if isinstance(found, list) else type(found).__name__
@@ -247,19 +247,29 @@ def _values(value: Any, known: dict[int, int]) -> int:
 # JSON
 
 
-def json_lines(source: Source, limits: Limits = LIMITS) -> Iterator[Placed]:
-    """Yield the objects of a file with one JSON object a line; the last may lack its newline. Raises: Refused."""
+class Line(NamedTuple):
+    """A line that is more than blanks, and where it stands. `is_torn`: it is the last one and lacks its newline."""
+
+    text: bytes
+    place: Place
+    is_torn: bool
+
+
+def lines(source: Source, limits: Limits = LIMITS) -> Iterator[Line]:
+    """Yield the lines of a file with a document a line. Raises: Refused: one is too long."""
     with source.open() as stream:
         number = at = 0
         while line := stream.readline(limits.bytes + 2):
             at += 1
+            if at == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
             if not line.strip():
                 continue
             number += 1
             place = Place(source.file, number, at)
             if len(line) > limits.bytes:
                 raise Refused(f"{place}: longer than {limits.bytes >> 20} MiB")
-            yield Placed(json_object(line, place, limits), str(place))
+            yield Line(line, place, not line.endswith(b"\n"))
 
 
 def json_value(text: bytes, place: Place, limits: Limits = LIMITS) -> Any:
@@ -269,7 +279,20 @@ def json_value(text: bytes, place: Place, limits: Limits = LIMITS) -> Any:
     try:
         return msgspec.json.decode(text)
     except UNREADABLE as error:
-        raise Refused(f"{place}: {error}") from None
+        raise Refused(f"{place}: {_located(str(error), text, place)}") from None
+
+
+_BYTE = re.compile(r"^(?:JSON is malformed: )?(.*?) \(byte (\d+)\)$", re.DOTALL)
+
+
+def _located(problem: str, text: bytes, place: Place) -> str:
+    """Return a decoder's message with the line and column that it is about, counted in the whole file."""
+    found = _BYTE.match(problem)
+    before = text[: int(found[2])] if found is not None else text.rstrip()
+    line, column = max(place.line, 1) + before.count(b"\n"), len(before) - before.rfind(b"\n")
+    if b"\n" not in before:
+        column += max(place.column, 1) - 1
+    return f"line {line}, column {column}: {found[1] if found is not None else 'it ends too early'}"
 
 
 def json_object(text: bytes, place: Place, limits: Limits = LIMITS) -> Document:
@@ -293,8 +316,9 @@ def _check_depth(text: bytes, place: Place, limits: Limits) -> None:
 
 
 class Element(NamedTuple):
-    """A part of one great JSON object: an element of the array below `member`, or the whole value of a member that is
-    no array, then `number` is 0. Elements are counted from 1.
+    """A part of JSON objects: an element of the array below `member`, or the whole value of a member that is no array,
+    then `number` is 0. Elements are counted from 1. Of a stream of objects, `member` "" is an element of a list that
+    stands by itself, or with number 0 the end of an object, whose place it has.
     """
 
     member: str
@@ -312,14 +336,53 @@ def json_elements(source: Source, limits: Limits = LIMITS) -> Iterator[Element]:
         yield from _Scanner(stream, source.file, limits).elements()
 
 
+def json_stream(source: Source, limits: Limits = LIMITS) -> Iterator[Element]:
+    """Yield the parts of JSON objects and lists that follow each other, with blanks or `---` between them.
+
+    Raises: Refused: one is malformed, ends too early, or has a part that is too long.
+    """
+    with source.open() as stream:
+        yield from _Scanner(stream, source.file, limits).stream()
+
+
 class _Scanner:
-    """Finds where values begin and end. `number`: parts so far, by which they are placed."""
+    """Finds where values begin and end. `_number`: parts so far, by which they are placed; `_base`: how much of the
+    file lies before the text that is held; `_line_at`: where in the file the line begins."""
 
     def __init__(self, stream: BinaryIO, file: str, limits: Limits) -> None:
         self._stream, self._file, self._limits = stream, file, limits
         self._text, self._at, self._line, self._number = b"", 0, 1, 0
+        self._base = self._line_at = 0
 
     def elements(self) -> Iterator[Element]:
+        yield from self._object()
+        if self._sign():
+            raise self._wrong("more follows the object")
+
+    def stream(self) -> Iterator[Element]:
+        number = 0
+        while sign := self._between():
+            number += 1
+            place = self._place(number)
+            if sign == b"{":
+                yield from self._object()
+                yield Element("", 0, b"", place)
+            elif self._take(b"["):
+                yield from self._array("")
+            else:
+                raise self._wrong(f"want an object or a list of objects, not {sign.decode('latin-1')!r}")
+
+    def _between(self) -> bytes:
+        """Return the next byte that is neither blank nor of a line `---`, "" at the end; it stays."""
+        while self._sign() == b"-":
+            while len(self._text) - self._at < len(_DASHES) and self._more():
+                pass
+            if self._column() > 1 or _DASHES_LINE.match(self._text, self._at) is None:
+                break
+            self._at += len(_DASHES)
+        return self._sign()
+
+    def _object(self) -> Iterator[Element]:
         self._expect(b"{")
         if self._take(b"}"):
             return
@@ -334,10 +397,8 @@ class _Scanner:
             else:
                 yield self._part(member, 0)
             if self._take(b"}"):
-                break
+                return
             self._expect(b",")
-        if self._sign():
-            raise self._wrong("more follows the object")
 
     def _array(self, member: str) -> Iterator[Element]:
         if self._take(b"]"):
@@ -356,14 +417,22 @@ class _Scanner:
         place = self._place()
         return Element(member, number, self._value(), place)
 
-    def _place(self) -> Place:
-        return Place(self._file, self._number, self._line)
+    def _place(self, number: int = 0) -> Place:
+        return Place(self._file, number or self._number, self._line, self._column())
+
+    def _column(self) -> int:
+        return self._base + self._at - self._line_at + 1
 
     def _wrong(self, what: str) -> Refused:
-        return Refused(f"{self._file}: line {self._line}: {what}")
+        return Refused(f"{self._file}: line {self._line}, column {self._column()}: {what}")
 
     def _more(self) -> bool:
         block = self._stream.read(_BLOCK)
+        if not self._base and not self._text:
+            # A byte order mark is no column.
+            self._line_at = len(block) - len(block := block.removeprefix(b"\xef\xbb\xbf"))
+            self._base = self._line_at
+        self._base += self._at
         self._text, self._at = self._text[self._at :] + block, 0
         return bool(block)
 
@@ -374,8 +443,9 @@ class _Scanner:
                 sign = self._text[self._at : self._at + 1]
                 if sign not in b" \t\r\n":
                     return sign
-                self._line += sign == b"\n"
                 self._at += 1
+                if sign == b"\n":
+                    self._line, self._line_at = self._line + 1, self._base + self._at
             if not self._more():
                 return b""
 
@@ -417,15 +487,19 @@ class _Scanner:
             scan = taken
 
     def _cut(self, end: int) -> bytes:
-        text = self._text[self._at : end].rstrip()
+        text, begin = self._text[self._at : end].rstrip(), self._at
         self._at = end
         if not text:
             raise self._wrong("want a value")
         if len(text) > self._limits.bytes:
             raise Refused(f"{self._place()}: longer than {self._limits.bytes >> 20} MiB")
-        self._line += text.count(b"\n")
+        if breaks := text.count(b"\n"):
+            self._line += breaks
+            self._line_at = self._base + begin + text.rfind(b"\n") + 1
         return text
 
 
+_DASHES: Final = b"---"
+_DASHES_LINE = re.compile(rb"---(?=[ \t\r\n{\[]|\Z)")
 _BOUNDARY = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[\]{},:]', re.DOTALL)
 """A text, whole or as far as it is there; or a sign that structures."""

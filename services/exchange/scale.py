@@ -26,7 +26,6 @@ API_VERSION: Final = "config.kwok.x-k8s.io/v1alpha1"
 KIND: Final = "KwokctlResource"
 LABEL: Final = "kwok.x-k8s.io/kwokctl-scale"
 BUILT_IN: Final = ("node", "pod")
-SERIAL_MAX: Final = 20
 _PATH = re.compile(r"\.?([A-Za-z_][\w-]*)|\.?\[(\d{1,6})\]|\.?\[\"([^\"]+)\"\]")
 
 

@@ -32,7 +32,8 @@ TEMPLATES: Final = {
 
 
 class Tracked(msgspec.Struct, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What the recorder was told of a kind: JSON pointers of its pod templates, and whether it recorded run times."""
+    """What was configured of a kind: JSON pointers of its pod templates, whether run times were recorded, and whether
+    objects with owners were left out, which is kept for SimKube."""
 
     pod_spec_template_paths: list[str] | None = None
     track_lifecycle: bool = False

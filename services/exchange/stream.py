@@ -22,11 +22,12 @@ class Refused(ValueError):
 
 
 class Place(NamedTuple):
-    """Where a document stands: its file, its number from 1 and its first line from 1; 0 where there is none."""
+    """Where a document stands: its file, its number, first line and column, each from 1; 0 where there is none."""
 
     file: str
     number: int = 0
     line: int = 0
+    column: int = 0
 
     def __str__(self) -> str:
         if not self.number:

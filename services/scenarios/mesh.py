@@ -59,6 +59,8 @@ class MeshPlan:
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     window_s: float | None = None
     state: State | None = None
+    off: frozenset[str] = frozenset()
+    """Nodes without power at the beginning: machines that come later."""
 
     @property
     def usage_files(self) -> tuple[str, ...]:
@@ -126,6 +128,9 @@ class Mesh(Protocol):
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync of the component's disk fail (`ENOSPC`, `EIO`) or take so much longer; "" and 0 heal it."""
+
+    def has_machine(self, node: str) -> bool:
+        """Whether a kubelet of the mesh hosts the node, so that it can be switched off, and find files."""
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Have the node find this file (`kubelet/agent/node_files.py`) from now on; None: not find it any more."""

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from kubelet.dra.emulated.files import published
 from kubelet.node.definition import NodeDefinition
 from services.api.errors import UNREADABLE
+from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
 from services.api.times import format_micro_time, parse_time
 
@@ -53,8 +55,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return [each.document for each in self.objects if each.resource == resource]
 
     def definitions(self) -> list[Document]:
-        """Return a definition of every node. Raises: StateError naming the node and the field."""
-        found = [{**defined_by(node), **self.nodes.get(node["metadata"]["name"], {})} for node in self.of(NODES)]
+        """Return a definition of every node, with emulated drivers that publish what is published of its devices.
+
+        Raises: StateError naming the node and the field."""
+        drivers = drivers_by_node(self.of(SLICES))
+        found = []
+        for node in self.of(NODES):
+            name = node["metadata"]["name"]
+            of_it = {"drivers": drivers[name]} if name in drivers else {}
+            found.append({**defined_by(node), **of_it, **self.nodes.get(name, {})})
         for definition in found:
             try:
                 NodeDefinition.parse(definition)
@@ -86,6 +95,23 @@ def defined_by(node: Document) -> Document:
     if extended:
         made["extended"] = {name: int(text) for name, text in extended.items()}
     return made
+
+
+def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
+    """Return by node the drivers that publish these ResourceSlices; devices that several nodes reach have none here,
+    nor have pools that are not complete."""
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for each in slices:
+        spec = each.get("spec") or {}
+        if spec.get("nodeName"):
+            groups.setdefault((str(spec["nodeName"]), str(spec.get("driver"))), []).append(each)
+    found: dict[str, list[Document]] = {}
+    for (node, _), of in sorted(groups.items()):
+        try:
+            found.setdefault(node, []).append(published(sorted(of, key=lambda each: str(each["metadata"]["name"]))))
+        except ValueError:
+            continue
+    return found
 
 
 def newest_moment(objects: Iterable[StoredObject]) -> float:

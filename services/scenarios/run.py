@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial, wraps
@@ -18,6 +18,7 @@ from kubelet.stages.document import load_stages, read_stages
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.kwok.documents import load, read
+from services.api.meta import Document
 from services.api.switches import Switches, Value
 from services.runtime.real import seeded_random
 from services.scenarios.invariants import Auditor
@@ -28,7 +29,7 @@ from services.scenarios.measures.recorded import Recorded
 from services.scenarios.measures.stated import FinishedRun, Stated, stated, wanted_by
 from services.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from services.scenarios.observer import RESOURCES, Observer
-from services.scenarios.past import State
+from services.scenarios.past import State, StateError, defined_by
 from services.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.recording import RunRecorder
@@ -39,6 +40,7 @@ from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
+from services.scenarios.script.streams import coming_nodes
 from services.scenarios.script.verbs import read_scenario
 from services.scenarios.simulation import simloop
 from services.scenarios.simulation.begun import begun_state
@@ -96,10 +98,12 @@ def plan_of(
     arm: str = "",
     engine: str = "sqlite",
     state: State | None = None,
+    coming: Sequence[Document] = (),
 ) -> MeshPlan:
     """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches. A node of the `state` that
-    the scenario declares is as the scenario says. Raises: ScriptError for a node option, a latency or a stage,
-    SwitchError for a switch, StateError."""
+    the scenario declares is as the scenario says; `coming` are Nodes of machines that are off at the beginning, unless
+    there are nodes of their names. Raises: ScriptError for a node option, a latency or a stage, SwitchError for a
+    switch, StateError."""
     declared_names = {name for declared in scenario.nodes for name in declared.names}
     nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
     for declared in scenario.nodes:
@@ -114,6 +118,13 @@ def plan_of(
             if declared.block is not None:
                 raise ScriptError(str(located(declared.block, error))) from None
             raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
+    names = {str(node["name"]) for node in nodes}
+    later = [node for node in map(defined_by, coming) if node["name"] not in names]
+    try:
+        for node in later:
+            NodeDefinition.parse(node)
+    except ValueError as error:
+        raise StateError(str(error)) from None
     try:
         LatencyModel.parse(scenario.latencies, seed)
         load_stages(scenario.stages)
@@ -121,7 +132,8 @@ def plan_of(
     except ValueError as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
     made = MeshPlan(
-        nodes=tuple(nodes),
+        nodes=(*nodes, *later),
+        off=frozenset(str(node["name"]) for node in later),
         switches=Switches.parse([*(state.switches if state else ()), *scenario.switches]).replace(overrides or {}),
         latencies=scenario.latencies,
         seed=seed,
@@ -211,7 +223,11 @@ def simulate(
     """
     if state is None and scenario.begin is not None:
         state = begun_state(scenario)
-    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, arm=arm, state=state)
+    try:
+        coming = coming_nodes(scenario)
+    except ValueError as error:
+        raise ScriptError(f"{scenario.path}: {error}") from None
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, arm=arm, state=state, coming=coming)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measured = Auditor(plan.switches), _Measured(scenario)
     started = time.perf_counter()

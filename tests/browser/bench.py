@@ -143,7 +143,7 @@ def large(browser, seconds):
         seconds,
     )
     for _ in range(seconds):
-        page.raw.wait_for_timeout(900)
+        page.raw.wait_for_timeout(1_000)
         shown = page.ask("() => __keplab.state.rv.value")
         lags.append(max(0, cluster.rv - shown) / EVENTS * 1000)
     gaps = page.until("() => window.gaps")

@@ -110,6 +110,102 @@ def test_a_public_trace_becomes_a_scenario_that_says_its_source(tmp_path, monkey
     assert result.virtual_s > 11
 
 
+ALIBABA_PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+)
+
+
+def test_two_pods_share_a_device_by_halves_and_a_third_waits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,32000,65536,1,T4\nn2,32000,65536,1,G3\n")
+    rows = [f"p{n},1000,1024,1,500,T4,LS,Succeeded,{100 + n},{200 + n},{100 + n}\n" for n in range(3)]
+    (tmp_path / "pods.csv").write_text(ALIBABA_PODS + "".join(rows))
+
+    code, printed = keplab("import", "nodes.csv", "pods.csv", "--gpu-share", "dra", "--into-scenario", "halves")
+
+    assert code == 0, printed
+    scenario = tmp_path / "halves/halves.txt"
+    text = scenario.read_text().replace("format=kwok\nwait 60s\n", "format=kwok beside=yes\n")
+    lines = (
+        "wait 10s",
+        "expect count pods phase=Running node=n1 == 2",
+        "expect count pods name=p2 phase=Pending == 1",
+        "expect count resourceclaims status.allocation.devices.results[0].device=gpu-0 == 2",
+        "expect count resourceclaims status.allocation.devices.results[0].consumedCapacity.milli=500 == 2",
+        'expect each pods name=p2 status.conditions[PodScheduled].message ~ "cannot allocate all claims"',
+        "expect within 110s count pods name=p2 phase=Running == 1",
+        "played",
+        "expect within 110s count pods phase=Succeeded == 3",
+        "expect within 30s count resourceclaims == 0",
+    )
+    scenario.write_text("\n".join((text.rstrip(), *lines, "")))
+    result = simulate(load_scenario(scenario))
+
+    assert [(each.text, each.seen) for each in result.expectations if not each.passed] == []
+    assert (result.error, result.violations) == ("", [])
+
+
+def borg_machine(number, at_s, kind, share=0.5):
+    row = {"time": at_s * 1_000_000, "machine_id": number, "type": kind, "capacity": {"cpus": share, "memory": share}}
+    return json.dumps(row) + "\n"
+
+
+def borg_instance(index, at_s, kind):
+    row = {"time": at_s * 1_000_000, "type": kind, "collection_id": 7, "instance_index": index, "priority": 103}
+    return json.dumps(row | {"resource_request": {"cpus": 0.3, "memory": 0.1}}) + "\n"
+
+
+def test_machines_of_a_public_trace_come_go_and_grow_with_their_kubelets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    machines = [(1, 0, 1), (2, 0, 1), (3, 1000, 1), (1, 2000, 2), (2, 3000, 3, 1.0), (1, 8000, 1)]
+    (tmp_path / "machines.json").write_text("".join(borg_machine(*each) for each in machines))
+    instances = [borg_instance(n, at, kind) for n in range(6) for at, kind in ((100 + n, 0), (100 + n, 3), (9900, 6))]
+    (tmp_path / "instances.json").write_text("".join(instances))
+
+    code, printed = keplab(
+        *("import", "machines.json", "instances.json", "--scale", "cpu=64,memory=256Gi", "--compress", "10x"),
+        *("--into-scenario", "cell"),
+    )
+
+    assert (code, "1 times: machines go" in printed) == (0, True), printed
+    scenario = tmp_path / "cell/cell.txt"
+    text = scenario.read_text().replace("format=kwok\nwait 60s\n", "format=kwok beside=yes\n")
+    lines = (
+        "wait 90s",
+        "expect count nodes == 2",
+        "expect count pods phase=Running == 2",
+        "wait 14s",
+        "expect each nodes name=machine-3 status.conditions[Ready].status == True",
+        "expect count pods phase=Running == 3",
+        "wait 94s",
+        "expect count nodes == 3",
+        "wait 5s",
+        "expect count nodes name=machine-1 == 0",
+        "expect within 70s count pods == 5",
+        "wait 70s",
+        "expect each nodes name=machine-2 status.allocatable.cpu == 64000m",
+        "expect within 30s count pods node=machine-2 phase=Running == 3",
+        "played",
+        "expect within 5s count pods node=machine-1 phase=Running == 1",
+        "expect count nodes == 3",
+    )
+    scenario.write_text("\n".join((text.rstrip(), *lines, "")))
+    result = simulate(load_scenario(scenario))
+
+    assert [(each.text, each.seen) for each in result.expectations if not each.passed] == []
+    assert (result.error, result.violations) == ("", [])
+    assert result.virtual_s > 800
+
+
+def test_a_table_of_machines_alone_is_replayed_at_its_scale(tmp_path):
+    (tmp_path / "machines.json").write_text(borg_machine(1, 0, 1) + borg_machine(2, 700, 1))
+
+    code, document, _ = replayed(tmp_path / "machines.json", "--option", "scale=cpu=64,memory=256Gi")
+
+    assert (code, document["passed"]) == (0, True)
+    assert document["virtual_s"] > 700
+
+
 def test_hooks_run_only_where_they_are_allowed(tmp_path):
     (tmp_path / "c.sktrace").write_bytes(trace([event(0)], {}))
     mark = tmp_path / "ran"

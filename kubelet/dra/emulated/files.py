@@ -6,7 +6,7 @@ is its name, their pools are its pools, and the pool with the name of their node
 Every error names file, field and the values that disagree. Source: dra-core 1.1, 7.1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -76,7 +76,7 @@ def _fields(text: str) -> dict[str, Any]:
             fields = document
     if fields is None and not slices:
         raise ValueError("want the fields of a driver, or ResourceSlices; there is nothing")
-    return _published(fields or {}, slices) if slices else fields or {}
+    return published(slices, fields or {}) if slices else fields or {}
 
 
 def _slices(document: Document) -> list[Document]:
@@ -90,8 +90,8 @@ def _slices(document: Document) -> list[Document]:
     return [document]
 
 
-def _published(fields: dict[str, Any], slices: list[Document]) -> dict[str, Any]:
-    """Return the definition of a driver that publishes these slices. Raises: ValueError."""
+def published(slices: Sequence[Document], fields: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the fields of a driver that publishes these ResourceSlices. Raises: ValueError."""
     if both := next(
         (name for name in ("devices", "sharedCounters", "pools", "slices", "generation") if name in fields), ""
     ):

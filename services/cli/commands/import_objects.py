@@ -52,7 +52,7 @@ from services.exchange.kubeconfig import read_access
 from services.exchange.load import Loaded, Loader
 from services.exchange.reading import Source
 from services.exchange.recorder import LEFT_OUT, Recorder
-from services.exchange.rules import Rules
+from services.exchange.rules import NODES, Rules
 from services.exchange.spool import Spool
 from services.exchange.stream import Change, Placed, Refused, Stream
 from services.runtime.real import RealClock
@@ -76,6 +76,8 @@ reported and left out. Controllers and schedulers are paused meanwhile. Of a clu
 neither Leases, Events nor what Secrets hold is copied.
 """
 Wanted = Callable[[Document], bool]
+LIMIT = "10000h"
+"""How long a scenario that plays a recording may run: the recording says how long it does."""
 
 
 @click.command("import", epilog=EPILOG)
@@ -112,7 +114,7 @@ Wanted = Callable[[Document], bool]
 @click.option("--compress", default="", metavar="24x", help="so many times as fast (public traces)")
 @click.option("--scale", default="", metavar="cpu=N,memory=N", help="a machine of 1.0 (borg, azure)")
 @click.option("--machine", default="", metavar="ID", help="the type that all nodes are of (azure)")
-@click.option("--gpu-share", default="", metavar="up|milli", help="what a share of a GPU becomes (alibaba) [up]")
+@click.option("--gpu-share", default="", metavar="up|milli|dra", help="what a share of a GPU becomes (alibaba) [up]")
 @options_option
 @anonymise_option
 @click.option("--lenient", is_flag=True, help="leave out and count what cannot be read")
@@ -413,6 +415,7 @@ def _convert(stream: Stream, path: Path) -> tuple[bool, bool]:
             writer.put(placed.document)
         for change in stream.changes:
             has_changes = True
+            has_nodes = has_nodes or (change.resource == NODES and change.method == "create")
             writer.change(change)
     return has_nodes, has_changes
 
@@ -470,9 +473,11 @@ def scenario_text(
     `nodes`: of a file that has none, those to begin with; then it is played, objects and all. `about`: further lines
     of the comment on top.
     """
-    given = f" options={','.join(f'{key}:{value}' for key, value in options.items())}" if options else ""
+    given = ",".join(f"{key}:{value.replace(',', ';')}" for key, value in options.items())
+    given = f" options={given}" if given else ""
     lines = [f"# {name}, replayed", *(f"# {line}".rstrip() for line in about)]
-    lines.append(f"nodes {nodes}" if nodes else f"begin {name} pods={pods} format={format_name}")
+    lines.append(f"nodes {nodes}" if nodes else f"begin {name} pods={pods} format={format_name}{given}")
     if has_changes or nodes:
+        lines.insert(-1, f"limit {LIMIT}")
         lines.append(f"play {name} pods={pods} speed={speed} format={format_name}{given}")
     return "\n".join((*lines, f"wait {after}", ""))

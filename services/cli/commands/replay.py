@@ -51,12 +51,12 @@ from services.cli.results import show_result
 from services.cli.sweep import workers_option
 from services.exchange.format import Reading, format_named, format_of, open_stream
 from services.exchange.hooks import Hook, hooks_of
-from services.exchange.lifecycles import LifecycleGate
 from services.exchange.load import Loader
 from services.exchange.player import Player
 from services.exchange.reading import Source
-from services.exchange.rules import Rules
+from services.exchange.rules import NODES, Rules
 from services.exchange.stream import Refused, Stream
+from services.exchange.traces.lifecycles import LifecycleGate
 from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.past import StateError
@@ -304,7 +304,10 @@ def _as_scenario(asked: _Asked, fault: Path | None) -> Iterator[Path]:
         has_nodes = has_nodes or each.document.get("kind") == "Node"
     if format_named(asked.format).is_virtual:
         # What is left out is counted by a reading to the end.
-        has_changes = sum(1 for _ in stream.changes) > 0
+        has_changes = False
+        for change in stream.changes:
+            has_changes = True
+            has_nodes = has_nodes or (change.resource == NODES and change.method == "create")
         show_notes(stream, err=True)
     else:
         has_changes = next(stream.changes, None) is not None

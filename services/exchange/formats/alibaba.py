@@ -1,7 +1,8 @@
 """Alibaba's GPU cluster of 2023: a table of nodes and a table of pods, CSV each.
 
 GPUs are `nvidia.com/gpu`, their model a label. A pod that shares a GPU has `gpu_milli` of one: it is rounded up to a
-whole one, or (`gpu-share=milli`) GPUs are counted in thousandths over the node, without regard to which GPU has them.
+whole one, or (`gpu-share=milli`) GPUs are counted in thousandths over the node, without regard to which GPU has them,
+or (`gpu-share=dra`) GPUs are devices in ResourceSlices, and a pod claims thousandths of one of them (KEP-5075).
 Pure but for reading the files and putting rows in order. Its columns: alibaba/clusterdata,
 `cluster-trace-gpu-v2023/README.md`. Source: simulator 10.
 """
@@ -16,7 +17,10 @@ from typing import Any, Final
 
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
-from services.exchange.public import (
+from services.exchange.reading import Source
+from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.public import (
+    NAMESPACE,
     PART_OPTIONS,
     Part,
     created,
@@ -29,9 +33,7 @@ from services.exchange.public import (
     priority_class,
     quantity,
 )
-from services.exchange.reading import Source
-from services.exchange.sorter import Sorter
-from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.sorter import Sorter
 
 NODE_COLUMNS: Final = frozenset(("sn", "cpu_milli", "memory_mib", "gpu", "model"))
 POD_COLUMNS: Final = frozenset(
@@ -53,7 +55,11 @@ GPU, GPU_MILLI, MODEL = "nvidia.com/gpu", "keplab.dev/gpu-milli", "nvidia.com/gp
 QOS: Final = "keplab.dev/qos"
 CLASSES: Final = {"be": 0, "burstable": 1000, "guaranteed": 2000, "ls": 3000}
 PODS_PER_NODE: Final = "256"
-SHARES: Final = ("up", "milli")
+SHARES: Final = ("up", "milli", "dra")
+DRIVER: Final = "gpu.keplab.dev"
+"""Whose devices GPUs are; also the DeviceClass."""
+RESOURCE_API: Final = "resource.k8s.io/v1"
+TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 LINE_MAX: Final = 1 << 16
 _MIB: Final = 1 << 20
 SOURCE: Final = (
@@ -104,7 +110,7 @@ class _Wanted:
 def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
     share = reading.options.get("gpu-share", "up")
     if share not in SHARES:
-        raise Refused(f"--gpu-share {share}: want {' or '.join(SHARES)}")
+        raise Refused(f"--gpu-share {share}: want {', '.join(SHARES[:-1])} or {SHARES[-1]}")
     wanted = _Wanted(Part.of(reading.options, sources[0].file), share, reading.is_lenient)
     notes: dict[str, int] = {}
     nodes = [each for each in sources if _columns(each.head().split(b"\n", 1)[0]) >= NODE_COLUMNS]
@@ -119,11 +125,16 @@ def _objects(
     for source in nodes:
         for where, row in rows_of(source):
             try:
-                yield Placed(_node(row, where, wanted.share), where)
+                made = _node(row, where, wanted.share)
+                yield Placed(made, where)
+                if wanted.share == "dra" and (gpus := int(number(row, "gpu", where, default=0))):
+                    yield Placed(_slice(made["metadata"]["name"], gpus, row["model"]), where)
             except Refused:
                 if not wanted.is_lenient:
                     raise
                 _count(notes, "rows of nodes that cannot be read")
+    if wanted.share == "dra":
+        yield Placed(_device_class(), (*nodes, *tables)[0].file)
     for name, value in CLASSES.items() if tables else ():
         yield Placed(priority_class(name, value), tables[0].file)
 
@@ -139,12 +150,54 @@ def _node(row: Mapping[str, Any], where: str, share: str) -> Document:
         "memory": quantity(number(row, "memory_mib", where) * _MIB),
         "pods": PODS_PER_NODE,
     }
-    if gpus:
+    if gpus and share != "dra":
         resources[GPU if share == "up" else GPU_MILLI] = str(gpus if share == "up" else gpus * 1000)
     if is_none(row["sn"]):
         raise Refused(f"{where}: sn: nothing: want the name of a node")
     labels = {} if is_none(row["model"]) else {MODEL: label_of(row["model"].strip())}
     return node(name_of(row["sn"]), resources, labels)
+
+
+def _slice(node_name: str, gpus: int, model: str) -> Document:
+    """Return what a node's driver publishes: GPUs that several claims may share by their thousandths."""
+    attributes = {} if is_none(model) else {"model": {"string": label_of(model.strip())}}
+    policy = {"default": "1000", "validRange": {"min": "1", "step": "1", "max": "1000"}}
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "allowMultipleAllocations": True,
+            "attributes": attributes,
+            "capacity": {"milli": {"value": "1000", "requestPolicy": policy}},
+        }
+        for number in range(gpus)
+    ]
+    pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
+    metadata = {"name": f"{node_name}-{DRIVER}"}
+    return {"apiVersion": RESOURCE_API, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+
+def _device_class() -> Document:
+    selectors = [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]
+    metadata = {"name": DRIVER}
+    return {"apiVersion": RESOURCE_API, "kind": "DeviceClass", "metadata": metadata, "spec": {"selectors": selectors}}
+
+
+def _template(gpus: int, milli: int, models: Sequence[str]) -> Document:
+    """Return the template of claims for so many GPUs, so many thousandths of each, of one of these models."""
+    exactly: Document = {
+        "deviceClassName": DRIVER,
+        "allocationMode": "ExactCount",
+        "count": gpus,
+        "capacity": {"requests": {"milli": str(milli)}},
+    }
+    if models:
+        listed = ", ".join(f"'{each}'" for each in models)
+        model = f"device.attributes['{DRIVER}'].model"
+        exactly["selectors"] = [{"cel": {"expression": f"has({model}) && {model} in [{listed}]"}}]
+    spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+    metadata = {"name": name_of(f"gpu-{gpus}x{milli}", *models), "namespace": NAMESPACE}
+    return {"apiVersion": RESOURCE_API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
 
 
 def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -> Iterator[Change]:
@@ -161,6 +214,7 @@ def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -
                 if not wanted.is_lenient:
                     raise
                 _count(notes, "rows of pods that cannot be read")
+    templates: set[str] = set()
     # Its clock begins somewhere; a window is counted from the first pod.
     first = sorter.first()
     for _, at, (where, row) in sorter.by_time():
@@ -180,7 +234,15 @@ def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -
             _count(notes, "pods that were Pending to the end: here they run for ever once there is a node")
         elif ended is None:
             _count(notes, "pods without a deletion time: they run for ever")
-        yield created(placed[0], _pod(row, where, placed[1], wanted.share), where)
+        made = _pod(row, where, placed[1], wanted.share)
+        if wanted.share == "dra" and (template := _claimed(row, where)) is not None:
+            name = template["metadata"]["name"]
+            if name not in templates:
+                templates.add(name)
+                yield Change(placed[0], "create", TEMPLATES, NAMESPACE, name, template, "", where)
+            made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
+            made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+        yield created(placed[0], made, where)
 
 
 def _moment(row: Mapping[str, Any], field: str, first: float) -> float | None:
@@ -208,10 +270,11 @@ def _pod(row: Mapping[str, Any], where: str, run_s: float | None, share: str) ->
     limits: dict[str, str] = {}
     if gpus and share == "up":
         limits[GPU] = str(gpus)
-    elif gpus:
-        limits[GPU_MILLI] = str(round(milli) if gpus == 1 and 0 < milli < 1000 else gpus * 1000)
-    models = [] if is_none(row["gpu_spec"]) else [label_of(each.strip()) for each in row["gpu_spec"].split("|")]
-    terms = [{"key": MODEL, "operator": "In", "values": models}] if models else None
+    elif gpus and share == "milli":
+        limits[GPU_MILLI] = str(_milli(gpus, milli) * gpus)
+    models = _models(row)
+    # With devices the claim says which models are meant.
+    terms = [{"key": MODEL, "operator": "In", "values": models}] if models and not (gpus and share == "dra") else None
     qos = "" if is_none(row["qos"]) else str(row["qos"]).strip()
     return pod(
         name_of(row["name"]),
@@ -226,6 +289,22 @@ def _pod(row: Mapping[str, Any], where: str, run_s: float | None, share: str) ->
         priority_class_name=qos.lower() if qos.lower() in CLASSES else "",
         terms=terms,
     )
+
+
+def _milli(gpus: int, milli: float) -> int:
+    """Return the thousandths that are wanted of each GPU: of several, whole ones."""
+    return round(milli) if gpus == 1 and 0 < milli < 1000 else 1000
+
+
+def _models(row: Mapping[str, Any]) -> list[str]:
+    return [] if is_none(row["gpu_spec"]) else [label_of(each.strip()) for each in str(row["gpu_spec"]).split("|")]
+
+
+def _claimed(row: Mapping[str, Any], where: str) -> Document | None:
+    """Return the template of the claim that a pod has; None: it wants no GPU."""
+    gpus = int(number(row, "num_gpu", where, default=0))
+    milli = _milli(gpus, number(row, "gpu_milli", where, default=0))
+    return _template(gpus, milli, _models(row)) if gpus else None
 
 
 FORMAT = Format(

@@ -15,7 +15,9 @@ from contextlib import closing
 from typing import Any, Final
 
 from services.exchange.format import Format, Reading
-from services.exchange.public import (
+from services.exchange.reading import Source
+from services.exchange.stream import Change, Origin, Placed, Refused, Stream
+from services.exchange.traces.public import (
     PART_OPTIONS,
     Part,
     created,
@@ -27,8 +29,6 @@ from services.exchange.public import (
     quantity,
     scale_of,
 )
-from services.exchange.reading import Source
-from services.exchange.stream import Change, Origin, Placed, Refused, Stream
 
 DAY_S: Final = 86_400.0
 SCALE: Final = "cpu=64,memory=256Gi"

@@ -1,13 +1,15 @@
 """Google's Borg cells of 2019: tables of machine, attribute, collection and instance events, JSON lines or CSV.
 
 Resources are shares of the greatest machine, so a scale is needed. An instance is a pod that is created when it was
-submitted and runs as long as its last run did; what the cell's own scheduler did (evictions, machines) is not replayed,
-but counted. Pure but for reading the files and putting rows in order.
+submitted and runs as long as its last run did; evictions by the cell's own scheduler are not replayed, but counted.
+Machines come, go and change their capacity and attributes at their times. Pure but for reading the files and putting
+rows in order.
 Its fields: google/cluster-data, `clusterdata_trace_format_v3.proto`. Source: simulator 10.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import re
@@ -20,7 +22,9 @@ import msgspec
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
 from services.exchange.formats.alibaba import rows_of
-from services.exchange.public import (
+from services.exchange.reading import Source, json_value, lines
+from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.public import (
     PART_OPTIONS,
     Part,
     created,
@@ -34,9 +38,7 @@ from services.exchange.public import (
     quantity,
     scale_of,
 )
-from services.exchange.reading import LIMITS, Source, json_value
-from services.exchange.sorter import Sorter
-from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.traces.sorter import Sorter
 
 US: Final = 1_000_000
 EVENTS: Final = (
@@ -109,20 +111,11 @@ def _rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
     if not source.head(1).startswith(b"{"):
         yield from rows_of(source)
         return
-    with source.open() as stream:
-        for count in itertools.count(1):
-            line = stream.readline(LIMITS.bytes + 2)
-            if not line:
-                return
-            place = Place(source.file, count, count)
-            if not line.strip():
-                continue
-            if len(line) > LIMITS.bytes:
-                raise Refused(f"{place}: longer than {LIMITS.bytes >> 20} MiB")
-            found = json_value(line, place)
-            if not isinstance(found, dict):
-                raise Refused(f"{place}: want an object, not {line[:40].decode('utf-8', 'replace').strip()}")
-            yield str(place), found
+    for text, place, _ in lines(source):
+        found = json_value(text, place)
+        if not isinstance(found, dict):
+            raise Refused(f"{place}: want an object, not {text[:40].decode('utf-8', 'replace').strip()}")
+        yield str(place), found
 
 
 def _enum(row: Mapping[str, Any], name: str, names: Sequence[str], where: str) -> str:
@@ -175,60 +168,46 @@ class _Reader:
 
     # Machines
 
-    def nodes(self, machines: Sequence[Source], attributes: Sequence[Source]) -> Iterator[Placed]:
-        """Yield a node for each machine that is there at some time of the window, with what it has at the beginning."""
+    def nodes(self, machines: Sequence[Source], attributes: Sequence[Source], later: Sorter) -> Iterator[Placed]:
+        """Yield a node for each machine that is there when the window begins, and put what becomes of machines within
+        it into `later`, by its time in the stream."""
         sorter = Sorter()
         for where, at, row in self.rows(machines):
-            if at < self.part.end_s:
-                kind = _enum(row, "type", MACHINE_EVENTS, where)
-                shares = _resources(row, "capacity", where)
-                said = (row.get("platform_id"), row.get("switch_id"))
-                sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
+            if at >= self.part.end_s:
+                self.count("events of machines after the window of time")
+                continue
+            kind = _enum(row, "type", MACHINE_EVENTS, where)
+            if kind == MACHINE_EVENTS[0]:
+                self.count(f"events of machines that say {kind}")
+                continue
+            if str(row.get("missing_data_reason") or "0") not in ("0", "MISSING_DATA_REASON_NONE"):
+                self.count(
+                    "events of machines that the trace infers (missing_data_reason): they are replayed as others"
+                )
+            shares = _resources(row, "capacity", where)
+            said = (row.get("platform_id"), row.get("switch_id"))
+            sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
         for where, at, row in self.rows(attributes):
             if at < self.part.end_s and not is_none(row.get("name")):
                 is_gone = str(row.get("deleted")).lower() in ("true", "1")
                 value = None if is_gone or is_none(row.get("value")) else str(row.get("value"))
                 sorter.put(_identity(row, "machine_id", where), at, ["a", where, str(row["name"]), value])
-        for machine, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
-            found = self._machine(machine, group)
-            if found is not None:
-                yield found
+        for name, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
+            machine = _Machine(self, name)
+            for _, at, (table, where, *rest) in group:
+                if at > self.part.begin_s and not machine.is_begun:
+                    yield from machine.begin()
+                offset = max(at - self.part.begin_s, 0.0) / self.part.compress
+                event = machine.attribute(where, *rest) if table == "a" else machine.event(where, *rest)
+                if machine.is_begun and event is not None:
+                    later.put("", offset, event)
+            if not machine.is_begun:
+                yield from machine.begin()
 
-    def _machine(self, machine: str, events: Iterator[tuple[str, float, list[Any]]]) -> Placed | None:
-        shares: Any = None
-        labels: dict[str, str] = {}
-        where, is_there = "", False
-        for _, at, (table, place, *row) in events:
-            is_late = at > self.part.begin_s
-            if is_late and is_there:
-                # A client cannot make a machine fail or grow: the node stays as it was at the beginning.
-                self.count("events of machines within the window: nodes stay as they are at its beginning")
-                continue
-            if table == "a":
-                key = attribute_key(row[0])
-                labels.pop(key, None)
-                if row[1] is not None:
-                    labels[key] = label_of(row[1])
-                continue
-            kind, said, platform, switch = row
-            where = place
-            if kind == "REMOVE":
-                is_there = False
-                continue
-            if is_late:
-                self.count("machines that came within the window: nodes are there from its beginning")
-            is_there, shares = True, said if said is not None else shares
-            for key, value in ((PLATFORM, platform), (SWITCH, switch)):
-                if not is_none(value):
-                    labels[key] = label_of(str(value))
-        if not is_there:
-            return None
-        if shares is None:
-            self.count("machines that say no capacity")
-            return None
+    def resources(self, shares: Sequence[float]) -> dict[str, str]:
+        """Return what a machine of these shares has."""
         cpu, memory = (share * whole for share, whole in zip(shares, self.scale, strict=True))
-        resources = {"cpu": quantity(cpu * 1000, milli=True), "memory": quantity(memory), "pods": PODS_PER_NODE}
-        return Placed(node(name_of("machine", machine), resources, labels), where)
+        return {"cpu": quantity(cpu * 1000, milli=True), "memory": quantity(memory), "pods": PODS_PER_NODE}
 
     # Instances
 
@@ -320,8 +299,16 @@ class _Reader:
                 offset = (at - self.part.begin_s) / self.part.compress
                 yield offset, [where, collection, index, None, said, priority, 0, [], False, offset]
 
-    def changes(self, pods: Sorter) -> Iterator[Change]:
-        """Yield what becomes of the pods, by time."""
+    def changes(self, machines: Sorter, pods: Sorter) -> Iterator[Change]:
+        """Yield what becomes of machines and pods, by time; machines first where it is the same."""
+        return heapq.merge(self._of_machines(machines), self._of_pods(pods), key=lambda change: change.at_s)
+
+    def _of_machines(self, machines: Sorter) -> Iterator[Change]:
+        for _, at_s, (where, method, name, document) in machines.by_time():
+            patch_type = "strategic" if method == "patch" else ""
+            yield Change(at_s, method, "nodes", "", name, document, patch_type, where)
+
+    def _of_pods(self, pods: Sorter) -> Iterator[Change]:
         for _, at_s, row in pods.by_time():
             where, collection, index, run_s, request, priority, exit_code, terms, is_alone, resized = row
             requests = {
@@ -344,6 +331,77 @@ class _Reader:
                 anti_affinity={COLLECTION: label_of(collection)} if is_alone else None,
             )
             yield created(at_s, document, where)
+
+
+class _Machine:
+    """What is known of a machine while its events are read, by their times. `is_begun`: the window of time has begun;
+    from then on what becomes of it is a change: [where, method, name, document]."""
+
+    def __init__(self, reader: _Reader, machine: str) -> None:
+        self._reader, self._name = reader, name_of("machine", machine)
+        self._shares: Sequence[float] | None = None
+        self._labels: dict[str, str] = {}
+        self._is_there = self.is_begun = False
+        self._where = ""
+
+    def begin(self) -> Iterator[Placed]:
+        """Yield its node, if it is there when the window begins."""
+        self.is_begun = True
+        if self._is_there:
+            yield Placed(self._node(), self._where)
+
+    def _node(self) -> Document:
+        assert self._shares is not None, "a machine without a capacity is not there"
+        return node(self._name, self._reader.resources(self._shares), self._labels)
+
+    def attribute(self, where: str, name: str, value: str | None) -> list[Any] | None:
+        """Take an attribute's new value, None for one that is gone."""
+        key = attribute_key(name)
+        if value is None:
+            self._labels.pop(key, None)
+        else:
+            self._labels[key] = label_of(value)
+        if not self._is_there:
+            return None
+        self._count("machines change an attribute")
+        return [where, "patch", self._name, {"metadata": {"labels": {key: self._labels.get(key)}}}]
+
+    def event(self, where: str, kind: str, shares: Any, platform: Any, switch: Any) -> list[Any] | None:
+        """Take ADD, REMOVE or UPDATE."""
+        self._where = where
+        before, self._shares = self._shares, self._shares if shares is None else shares
+        for key, value in ((PLATFORM, platform), (SWITCH, switch)):
+            if not is_none(value):
+                self._labels[key] = label_of(str(value))
+        if kind == "REMOVE":
+            return self._removed(where)
+        what = ""
+        if self._shares is None:
+            self._reader.count("events of machines that say no capacity: left out")
+            return None
+        if kind == "UPDATE" and not self._is_there:
+            what = "updates of machines before they come: they have it then"
+        elif self._is_there and self._shares == before:
+            what = "events of machines that change nothing"
+        if what:
+            self._count(what)
+            return None
+        if not self._is_there:
+            self._is_there = True
+            self._count("machines come")
+            return [where, "create", self._name, self._node()]
+        self._count("machines change their capacity")
+        resources = self._reader.resources(self._shares)
+        return [where, "patch", self._name, {"status": {"capacity": resources, "allocatable": dict(resources)}}]
+
+    def _removed(self, where: str) -> list[Any] | None:
+        was_there, self._is_there = self._is_there, False
+        self._count("machines go" if was_there else "removals of machines that are not there")
+        return [where, "delete", self._name, None] if was_there else None
+
+    def _count(self, what: str) -> None:
+        if self.is_begun:
+            self._reader.count(f"times: {what}" if what.startswith("machines") else what)
 
 
 def _class(priority: int) -> str:
@@ -394,9 +452,10 @@ def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
     if tables["usage"]:
         reader.count("files of usage samples, which are not read", len(tables["usage"]))
     kept: list[Sorter] = []
+    later = Sorter()
 
     def objects() -> Iterator[Placed]:
-        yield from reader.nodes(tables["machines"], tables["attributes"])
+        yield from reader.nodes(tables["machines"], tables["attributes"], later)
         pods, priorities = reader.gathered(tables["instances"], tables["collections"])
         kept.append(pods)
         for value in sorted(priorities):
@@ -407,7 +466,7 @@ def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
     def changes() -> Iterator[Change]:
         while not kept and next(snapshot, None) is not None:
             pass  # who wants the changes alone
-        yield from reader.changes(kept[0]) if kept else ()
+        yield from reader.changes(later, kept[0]) if kept else ()
 
     return Stream(snapshot, changes(), Origin("borg"), notes=reader.notes)
 

@@ -19,7 +19,7 @@ from services.api.resources import resource_of_kind, resources
 from services.api.times import format_time
 from services.api.wire import encode
 from services.exchange.format import Format, Reading
-from services.exchange.reading import LIMITS, Source, checked_object, json_elements, json_object, json_value
+from services.exchange.reading import Source, checked_object, json_elements, json_object, json_value, lines
 from services.exchange.stream import Change, Method, Origin, Place, Placed, Refused, Stream, called
 from services.exchange.times import NANOSECOND, nanoseconds_of
 
@@ -171,7 +171,7 @@ def _read_record(source: Source, reading: Reading) -> Stream:
 
 def _changes(source: Source, reading: Reading, notes: dict[str, int]) -> Iterator[Change]:
     began_ns: int | None = None
-    for text, place, is_torn in _lines(source):
+    for text, place, is_torn in lines(source):
         if is_torn and not _is_json(text, place):
             note = f"a torn last line (line {place.line})"
             notes[note] = notes.get(note, 0) + 1
@@ -188,20 +188,6 @@ def _changes(source: Source, reading: Reading, notes: dict[str, int]) -> Iterato
             notes[change] = notes.get(change, 0) + 1
             continue
         yield replace(change, at_s=max(0, at_ns - began_ns) / NANOSECOND)
-
-
-def _lines(source: Source) -> Iterator[tuple[bytes, Place, bool]]:
-    """Yield each line, where it stands, and whether it is the last one and lacks its newline."""
-    with source.open() as stream:
-        number = at = 0
-        while line := stream.readline(LIMITS.bytes + 2):
-            at += 1
-            if not line.strip():
-                continue
-            number += 1
-            if len(line) > LIMITS.bytes:
-                raise Refused(f"{Place(source.file, number, at)}: longer than {LIMITS.bytes >> 20} MiB")
-            yield line, Place(source.file, number, at), not line.endswith(b"\n")
 
 
 def _is_json(text: bytes, place: Place) -> bool:

@@ -1,7 +1,8 @@
-"""What `kubectl get -o yaml` and `-o json` print: a List of whole objects, or one object.
+"""What `kubectl get -o yaml` and `-o json` print, and what jq and cat make of it: Lists, objects, lists of objects.
 
-Items are read one at a time, however long the List is. Several documents of YAML may follow each other; where none of
-them is a List, the file is one of kwokctl's as well, which reads the same. Pure but for reading and writing the file.
+Items are read one at a time, however long a List is. Several documents of YAML may follow each other; where none of
+them is a List, the file is one of kwokctl's as well, which reads the same. Objects of JSON may follow each other with
+nothing but blanks, or a line `---`, between them. Pure but for reading and writing the file.
 Source: upstream `staging/src/k8s.io/cli-runtime/pkg/printers/yaml.go`; simulator 1.
 """
 
@@ -14,54 +15,103 @@ from typing import BinaryIO, Final
 from services.api.documents import yaml_text
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
-from services.exchange.reading import LIMITS, Piece, Source, checked_object, document_of, json_elements, json_object
+from services.exchange.reading import (
+    LIMITS,
+    Piece,
+    Source,
+    checked,
+    checked_object,
+    document_of,
+    json_object,
+    json_stream,
+    json_value,
+)
 from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
 
-_FIRST_MEMBER = re.compile(rb'\A\s*\{\s*"(?:apiVersion|kind|metadata|items)"')
+_FIRST_MEMBER = re.compile(
+    rb'\{\s*"(?:apiVersion|kind|metadata|items|spec|status|data|stringData|type|rules|roleRef|subjects|value|provisioner)"'
+)
+_BEFORE = re.compile(rb"\A(?:\s|---(?=[\s{\[]))*")
+"""What may stand before the first object of JSON."""
 _ITEMS = re.compile(rb"^items:[ \t]*(?:\[\][ \t]*)?\r?$", re.MULTILINE)
 _LIST = re.compile(rb"^kind: ?[\"']?\w*List[\"']?\s*$", re.MULTILINE)
 _OWN_KEYS: Final = ("apiVersion", "kind", "metadata", "items")
 
 
+def _begun(head: bytes) -> bytes:
+    return head[_BEFORE.match(head).end() :]  # type: ignore[union-attr]  # it matches nothing at least
+
+
 def _fits(head: bytes) -> bool:
-    if _FIRST_MEMBER.match(head):
-        return True
-    return head.lstrip()[:1] not in (b"{", b"[") and bool(_ITEMS.search(head) or _LIST.search(head))
+    begun = _begun(head)
+    if begun[:1] == b"[":
+        return b'"apiVersion"' in begun or not begun.strip(b"[] \t\r\n")
+    if begun[:1] == b"{":
+        return _FIRST_MEMBER.match(begun) is not None
+    return bool(_ITEMS.search(head) or _LIST.search(head))
 
 
 def _read(source: Source, reading: Reading) -> Stream:
-    is_json = source.head().lstrip()[:1] == b"{"
+    is_json = _begun(source.head())[:1] in (b"{", b"[")
     objects = _of_json(source) if is_json else _of_yaml(source)
     return Stream(objects, iter(()), Origin("kubectl"))
 
 
 def _of_json(source: Source) -> Iterator[Placed]:
-    """Yield the items of a List, or the one object."""
+    """Yield the objects, those of Lists and of lists one by one. Raises: Refused naming document, line and column."""
     rest: Document = {}
     has_items = False
-    for part in json_elements(source):
+    for part in json_stream(source):
         if part.member == "items" and (part.number or part.text == b"null"):
             has_items = True
             if part.number:
                 where = f"{part.place} items[{part.number - 1}]"
-                yield Placed(checked_object(json_object(part.text, part.place), where), where)
+                yield from _whole(_typed(json_object(part.text, part.place), rest), where)
+        elif part.member == "" and part.number:
+            yield from _whole(json_object(part.text, part.place), f"{part.place} [{part.number - 1}]")
+        elif part.member == "":
+            if not has_items and not _is_list(rest):
+                yield Placed(checked_object(rest, str(part.place)), str(part.place))
+            rest, has_items = {}, False
         elif part.number:
-            rest[part.member] = [*rest.get(part.member, ()), json_object(b'{"v":' + part.text + b"}", part.place)["v"]]
+            rest[part.member] = [*rest.get(part.member, ()), json_value(part.text, part.place)]
         else:
-            rest[part.member] = json_object(b'{"v":' + part.text + b"}", part.place)["v"]
-    if not has_items and not str(rest.get("kind") or "").endswith("List"):
-        yield Placed(checked_object(rest, source.file), source.file)
+            rest[part.member] = json_value(part.text, part.place)
+
+
+def _is_list(document: Document) -> bool:
+    return str(document.get("kind") or "").endswith("List")
+
+
+def _whole(document: Document, where: str) -> Iterator[Placed]:
+    """Yield an object, or those of a List that stands among objects."""
+    if not _is_list(document):
+        yield Placed(checked_object(document, where), where)
+        return
+    items = document.get("items") or ()
+    if not isinstance(items, list | tuple):
+        raise Refused(f"{where}: items: want a list, not {type(items).__name__}")
+    for number, each in enumerate(items):
+        place = f"{where} items[{number}]"
+        yield Placed(checked_object(_typed(checked(each, place), document), place), place)
+
+
+def _typed(item: Document, of: Document) -> Document:
+    """Return an item of a List with its kind: an API server says that of a PodList once, for all."""
+    kind = str(of.get("kind") or "").removesuffix("List")
+    if not kind or "kind" in item or "apiVersion" in item:
+        return item
+    return {"apiVersion": of.get("apiVersion"), "kind": kind, **item}
 
 
 def _of_yaml(source: Source) -> Iterator[Placed]:
     """Yield the items of Lists and the objects beside them. Raises: Refused naming document and line."""
     for piece in _pieces(source):
-        document = document_of(piece)
+        document, where = document_of(piece), str(piece.place)
         if "items" in document and str(document.get("kind") or "List").endswith("List"):
-            for each in document["items"] or ():
-                yield Placed(checked_object(each, str(piece.place)), str(piece.place))
+            yield from _whole({**document, "kind": document.get("kind") or "List"}, where)
         elif set(document) - set(_OWN_KEYS) or not str(document.get("kind") or "List").endswith("List"):
-            yield Placed(checked_object(document, str(piece.place)), str(piece.place))
+            yield Placed(checked_object(document, where), where)
 
 
 def _pieces(source: Source) -> Iterator[Piece]:

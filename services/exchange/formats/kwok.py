@@ -60,11 +60,14 @@ class _Reader:
         self._pieces = yaml_pieces(source)
         self._began_ns = round(reading.began_wall_s * NANOSECOND)
         self._is_lenient, self._notes = reading.is_lenient, notes
+        self._wanted = [each.partition(".")[0].encode() for each in reading.resources]
         self._first: Placed | None = None
         self.objects = self._until_first()
 
     def _documents(self) -> Iterator[Placed]:
         for text, place in self._pieces:
+            if self._wanted and not any(each in text for each in self._wanted):
+                continue
             piece = Piece(to_moments(text, self._began_ns), place)
             try:
                 found = Placed(document_of(piece), str(place))

@@ -23,7 +23,6 @@ from services.api.resources import resource_of_kind
 from services.api.times import seconds_in
 from services.exchange.format import Edit, Format, Reading, Rename, Writer
 from services.exchange.reading import Source
-from services.exchange.runs import GATE, LIFECYCLE, RUN, run_of
 from services.exchange.simkube import (
     TEMPLATES,
     Config,
@@ -39,6 +38,7 @@ from services.exchange.simkube import (
 )
 from services.exchange.stream import Change, Origin, Placed, Refused, Runtime, Stream, api_version_of, kind_of
 from services.exchange.times import NANOSECOND, nanoseconds_of
+from services.exchange.traces.runs import GATE, LIFECYCLE, RUN, run_of
 
 OPTIONS: Final = ("namespace-prefix", "unroll", "duration", "raw")
 BUILT_IN_NAMESPACES: Final = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))

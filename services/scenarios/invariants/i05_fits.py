@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong
-from services.scenarios.invariants.view import Commit
+from services.scenarios.invariants.view import Commit, Stored
 from services.telemetry.eventlog import Line
 
 
@@ -12,7 +12,8 @@ class NodesFit(Graced):
 
     The second part counts pods that have not ended, at what they ask for or, once their node says so, at what
     it has allocated; and only time without faults. Devices that fall ill or vanish stay with the pods that have them,
-    so extended resources are held against the most that the node ever offered.
+    so extended resources are held against the most that the node ever offered. What was on a node when its machine
+    shrank stays; nothing may be added to it.
     """
 
     id = "I5"
@@ -25,6 +26,7 @@ class NodesFit(Graced):
         self._bound: dict[str, dict[str, dict[str, int]]] = {}
         self._over: dict[str, str] = {}
         self._offered: dict[tuple[str, str], int] = {}
+        self._kept: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
         """Look at admissions, and follow what is bound where."""
@@ -38,6 +40,7 @@ class NodesFit(Graced):
 
     def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.kind == "Node":
+            self._shrunk(commit.before, commit.after)
             self._weigh(commit.content.name, commit.at_s)
             return
         before, after = commit.before, commit.after
@@ -60,11 +63,31 @@ class NodesFit(Graced):
             total = len(pods) if resource == "pods" else sum(requests.get(resource, 0) for requests in pods.values())
             if "/" in resource:
                 most = self._offered[node, resource] = max(most, self._offered.get((node, resource), 0))
+            if self._kept:
+                most = self._limit((node, resource), most, total)
             if total > most:
                 self.since.setdefault(node, at_s)
                 self._over[node] = f"{resource}: {total} asked for by {len(pods)} pods, allocatable {most}"
                 return
         self._fits(node)
+
+    def _shrunk(self, before: Stored | None, after: Stored | None) -> None:
+        """Remember what a machine had of each resource of which it has less now: as much may stay asked for."""
+        old = before.allocatable if before is not None else None
+        new = after.allocatable if after is not None else None
+        for resource, most in (new or {}).items():
+            if after is not None and most < (last := (old or {}).get(resource, most)):
+                what = (after.name, resource)
+                self._kept[what] = max(last, self._kept.get(what, 0))
+
+    def _limit(self, what: tuple[str, str], most: int, total: int) -> int:
+        """Return how much of a node's resource may be asked for: what is offered, or what stayed when it shrank."""
+        kept = self._kept.get(what, 0)
+        if total <= most or not kept:
+            self._kept.pop(what, None)
+            return most
+        self._kept[what] = min(kept, total)
+        return max(most, kept)
 
     def _fits(self, node: str) -> None:
         self._over.pop(node, None)

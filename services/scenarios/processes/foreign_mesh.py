@@ -417,9 +417,13 @@ class ForeignMesh:
         except MeshError as error:
             raise NotPossible(str(error)) from None
 
+    def has_machine(self, node: str) -> bool:
+        """Whether the node is one of the scenario's own."""
+        return any(each["name"] == node for each in self._hosted)
+
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file where a node of the scenario's own finds it. Raises: NotPossible for a node of the mesh."""
-        if not any(each["name"] == node for each in self._hosted):
+        if not self.has_machine(node):
             raise NotPossible(f"the files of node {node} are with a kubelet that something else runs")
         path = self._data / "host" / path_of(node, name)
         if data is None:

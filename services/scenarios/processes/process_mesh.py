@@ -232,6 +232,10 @@ class ProcessMesh:
         self._report(f"disk/{name}", {"error": error, "slow_s": slow_s} if error or slow_s else {})
         self._fault_files.set(name, disk_error=error, disk_slow_s=slow_s)
 
+    def has_machine(self, node: str) -> bool:
+        """Whether a kubelet hosts the node."""
+        return node in self._host_of
+
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file into the directory of the node's process. Raises: ValueError."""
         path = self.data_dir / "kubelet" / self._host(node) / path_of(node, name)

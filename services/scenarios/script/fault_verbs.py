@@ -11,10 +11,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
+from kubelet.agent.node_files import CAPACITY, FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
 from kubelet.runtime.script import FORM
 from services.api.switches import Switches
+from services.api.wire import encode
 from services.client.link_faults import CUTS, SORTS, LinkFaults
 from services.scenarios.corruption import DAMAGES, VICTIMS
 from services.scenarios.mesh import Site
@@ -28,6 +29,8 @@ from services.scenarios.script.value_types import (
     INTEGER,
     NAME,
     OFFSET,
+    QUANTITIES,
+    QUANTITY,
     SHARE,
     as_type,
     choice,
@@ -557,6 +560,68 @@ expect within 30s each nodes name=n1 status.conditions[Ready].status == True
 async def boot(context: ScenarioContext, step: Step) -> None:
     """Boot a node, whether or not it was off; what ran is gone."""
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
+
+
+def _check_capacity(scenario: Scenario, step: Step) -> None:
+    if not step.options:
+        raise ValueError(f"capacity {step.args[0]}: nothing: want one of cpu, memory, disk, pods, extended")
+
+
+@verb(
+    OF_NODES,
+    _NODE,
+    options=(
+        Option("cpu", QUANTITY, "CPUs", otherwise="as defined"),
+        Option("memory", QUANTITY, "memory", otherwise="as defined"),
+        Option("disk", QUANTITY, "ephemeral storage", otherwise="as defined"),
+        Option("pods", COUNT, "how many pods", otherwise="as defined"),
+        Option("extended", QUANTITIES, "extended resources", otherwise="as defined"),
+    ),
+    check=_check_capacity,
+    examples=(
+        """\
+# A pod that waits for CPUs gets them when the machine grows
+nodes n1 cpu=2
+pod a cpu=4
+expect for 5s each pods phase == Pending
+capacity n1 cpu=8
+expect within 10s each nodes status.allocatable.cpu == 8
+expect within 30s each pods phase == Running
+""",
+        """\
+# What runs stays when the machine shrinks, and nothing more comes in
+nodes n1 cpu=4
+pod a cpu=3
+expect within 10s count pods phase=Running == 1
+capacity n1 cpu=2
+expect within 10s each nodes status.allocatable.cpu == 2
+pod b cpu=1
+expect for 20s count pods name=b phase=Pending == 1
+expect each pods name=a phase == Running
+""",
+        """\
+# Everything that a machine has may change
+nodes n1 cpu=2 memory=8Gi
+capacity n1 memory=16Gi disk=200Gi pods=2 extended=example.com/card:1
+expect within 10s each nodes status.allocatable.memory == 16Gi
+expect each nodes status.capacity.pods == 2
+pod a cpu=1 extended=example.com/card:1
+expect within 10s each pods phase == Running
+""",
+    ),
+)
+async def capacity(context: ScenarioContext, step: Step) -> None:
+    """Have a node's machine have other resources from now on, within a second, while it runs.
+
+    What is not given is as the node was defined. What runs stays. Nodes that hand out single CPUs or their memory
+    cannot.
+    """
+    said = {
+        "ephemeralStorage" if name == "disk" else name: value
+        for name, value in step.values.items()
+        if name in step.options
+    }
+    await context.mesh.put_file(step.args[0], CAPACITY, encode(said))
 
 
 VERBS = verbs_in(globals())

@@ -4,19 +4,22 @@ import asyncio
 import math
 from typing import Final
 
-from services.api.errors import UnknownOutcome
+from kubelet.agent.node_files import CAPACITY, LOOK_PERIOD_S, POWER
+from services.api.errors import NotFound, UnknownOutcome
 from services.api.identity import ADMIN, SCHEDULER
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.api.resources import resource_of_kind
+from services.api.wire import encode
 from services.client.client import Client
 from services.exchange.format import Reading, open_stream
-from services.exchange.lifecycles import LifecycleGate
 from services.exchange.load import Loader
 from services.exchange.player import AS_FAST_AS_POSSIBLE, Played, Player
 from services.exchange.reading import Source
-from services.exchange.rules import Rules
+from services.exchange.rules import NODES, Rules
 from services.exchange.stream import Refused, Stream
+from services.exchange.traces.lifecycles import LifecycleGate
 from services.runtime.real import seeded_random
+from services.scenarios.mesh import Mesh
 from services.scenarios.script.context import ScenarioContext, verb, verbs_in
 from services.scenarios.script.declaration import FILE, Argument, Option
 from services.scenarios.script.scenario import Scenario, Step
@@ -24,6 +27,8 @@ from services.scenarios.script.streams import source_of
 from services.scenarios.script.value_types import NAME, PAIRS, ValueType, choice
 
 TOPIC: Final = "Recordings"
+REGISTERED_MAX_S, REGISTERED_POLL_S = 60.0, 0.25
+"""How long, and how often, a machine's Node is looked for after it was booted."""
 _AFTER_3_S: Final = """\
 file week.yaml <<EOF
 apiVersion: action.kwok.x-k8s.io/v1alpha1
@@ -138,6 +143,8 @@ async def play(context: ScenarioContext, step: Step) -> None:
     Objects of its snapshot that the scenario does not `begin` from are created first. With `pods=pending` nodes and
     statuses, endpoints, and objects that others own are left to the mesh; with `beside=yes` the next lines are run
     meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
+    Machines come, go and change with their Nodes, within two seconds: one that goes loses its power, then its Node is
+    deleted. In virtual time those that come later have kubelets as well.
     """
     values = step.values
     rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
@@ -153,7 +160,9 @@ async def play(context: ScenarioContext, step: Step) -> None:
     if loaded is not None and loaded.failures:
         raise ValueError(f"{step.args[0]}: {loaded.failures[0]}")
     binder = Client(context.mesh.api(SCHEDULER), clock, chance)
-    player = Player(client, clock, rules, speed=values["speed"], loaded=loaded, binder=binder)
+    player = Player(
+        client, clock, rules, speed=values["speed"], loaded=loaded, binder=binder, power=_Power(context.mesh, client)
+    )
     for placed in stream.objects if has_begun else ():
         _remember(player, placed.document)
     if stream.runtimes:
@@ -169,6 +178,43 @@ async def play(context: ScenarioContext, step: Step) -> None:
         context.playing.append((step, task))
     else:
         await _ended(step, task)
+
+
+class _Power:
+    """The machines of the scenario's mesh."""
+
+    def __init__(self, mesh: Mesh, client: Client) -> None:
+        self._mesh, self._client, self._boots = mesh, client, 0
+
+    def has(self, node: str) -> bool:
+        return self._mesh.has_machine(node)
+
+    async def on(self, node: str, capacity: Document) -> None:
+        await self.resize(node, capacity)
+        if await self._is_there(node):
+            return
+        self._boots += 1
+        await self._mesh.put_file(node, POWER, f"on play-{self._boots}".encode())
+        for _ in range(int(REGISTERED_MAX_S / REGISTERED_POLL_S)):
+            if await self._is_there(node):
+                return
+            await asyncio.sleep(REGISTERED_POLL_S)
+        # It may be that the recording took its power at once, or that a fault holds it up: then it comes later.
+
+    async def _is_there(self, node: str) -> bool:
+        try:
+            await self._client.get(NODES, Key("", node))
+        except NotFound:
+            return False
+        return True
+
+    async def off(self, node: str) -> None:
+        await self._mesh.put_file(node, POWER, b"off")
+        await asyncio.sleep(LOOK_PERIOD_S + REGISTERED_POLL_S)
+
+    async def resize(self, node: str, capacity: Document) -> None:
+        if capacity:
+            await self._mesh.put_file(node, CAPACITY, encode(capacity))
 
 
 def _remember(player: Player, document: Document) -> None:

@@ -24,7 +24,17 @@ from services.scenarios.script import blocks, nodes
 from services.scenarios.script.blocks import Block
 from services.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
 from services.scenarios.script.expectation import Expectation, parse_expectation
-from services.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, TEXT, choice, suggestion, words_of
+from services.scenarios.script.value_types import (
+    COUNT,
+    DURATION,
+    NAME,
+    NODES,
+    PAIRS,
+    TEXT,
+    choice,
+    suggestion,
+    words_of,
+)
 
 
 class ScriptError(ValueError):
@@ -62,12 +72,14 @@ class NodeLine:
 
 @dataclass(frozen=True)
 class Begin:
-    """What the mesh begins from: a snapshot's file, what becomes of its pods, and its format where it is said."""
+    """What the mesh begins from: a snapshot's file, what becomes of its pods, its format where it is said, and what
+    that alone understands."""
 
     line: int
     file: str
     pods: str
     format: str = ""
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -269,6 +281,7 @@ _FILE = Argument(FILE, "a file beside the scenario")
             default="as-they-are",
         ),
         Option("format", NAME, "its format", otherwise="known by its content"),
+        Option("options", PAIRS, "what this format alone understands, by name", otherwise="none"),
     ),
     examples=(
         """\
@@ -311,6 +324,18 @@ EOF
 begin cluster.yaml pods=pending format=kwok
 expect within 10s each pods name=web spec.nodeName == n1
 """,
+        """\
+# A machine of a public trace that grows after a minute; of one that is added then, the kubelet is switched on
+file machines.json <<EOF
+{"time": 0, "machine_id": 1, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
+{"time": 60000000, "machine_id": 1, "type": 3, "capacity": {"cpus": 1.0, "memory": 0.5}}
+{"time": 60000000, "machine_id": 2, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
+EOF
+begin machines.json options=scale:cpu=8;memory=64Gi
+play machines.json options=scale:cpu=8;memory=64Gi
+expect within 5s each nodes name=machine-1 status.allocatable.cpu == 8000m
+expect within 5s count nodes name=machine-2 == 1
+""",
     ),
 )
 def begin(read: Scenario, step: Step) -> Scenario:
@@ -322,7 +347,8 @@ def begin(read: Scenario, step: Step) -> Scenario:
     if read.begin is not None:
         raise ValueError(f"the mesh begins from {read.begin.file} already (line {read.begin.line})")
     values = step.values
-    return replace(read, begin=Begin(step.line, values[FILE], values["pods"], values.get("format") or ""))
+    options = tuple(sorted((values.get("options") or {}).items()))
+    return replace(read, begin=Begin(step.line, values[FILE], values["pods"], values.get("format") or "", options))
 
 
 @setting(

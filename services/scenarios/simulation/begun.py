@@ -28,14 +28,12 @@ from services.exchange.rules import Rules
 from services.exchange.stream import Placed, Refused
 from services.runtime.real import MemoryDisk, NoTransport
 from services.scenarios.past import State, StoredObject
-from services.scenarios.script.scenario import Scenario, ScriptError
-from services.scenarios.script.streams import source_of
+from services.scenarios.script.scenario import Begin, Scenario, ScriptError
+from services.scenarios.script.streams import WALL_S, source_of
 from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import MemoryEventLog
 from services.telemetry.traces import MemorySpans, Tracer
 
-WALL_S = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: when recordings begin that do not say when they did."""
 STATES_KEPT = 2
 """The arms and seeds of a comparison begin from the same few states."""
 
@@ -59,23 +57,23 @@ def begun_state(scenario: Scenario) -> State:
     try:
         source = source_of(scenario, scenario.begin.file)
         stamp = 0 if source.data is not None else source.path.stat().st_mtime_ns
-        return _state(source, stamp, scenario.begin.pods, scenario.begin.format, tuple(scenario.switches))
+        return _state(source, stamp, scenario.begin, tuple(scenario.switches))
     except (ValueError, OSError) as error:
         raise ScriptError(f"{scenario.path}:{scenario.begin.line}: begin {scenario.begin.file}: {error}") from None
 
 
 @lru_cache(maxsize=STATES_KEPT)
-def _state(source: Source, _stamp: int, pods: str, format_name: str, switches: tuple[str, ...]) -> State:
-    rules = Rules(pods="pending" if pods == "pending" else "as-they-are")
-    state, loaded = simloop.run(_loaded(source, format_name, rules, Switches.parse(switches)), seed=0)
+def _state(source: Source, _stamp: int, begin: Begin, switches: tuple[str, ...]) -> State:
+    state, loaded = simloop.run(_loaded(source, begin, Switches.parse(switches)), seed=0)
     if loaded.failures:
         more = f" (and {len(loaded.failures) - 1} more)" if len(loaded.failures) > 1 else ""
         raise Refused(f"{loaded.failures[0]}{more}")
     return state
 
 
-async def _loaded(source: Source, format_name: str, rules: Rules, switches: Switches) -> tuple[State, Loaded]:
-    stream = open_stream(source, Reading(began_wall_s=WALL_S), format_name)[1]
+async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[State, Loaded]:
+    rules = Rules(pods="pending" if begin.pods == "pending" else "as-they-are")
+    stream = open_stream(source, Reading(WALL_S, options=dict(begin.options)), begin.format)[1]
     wall_s = stream.origin.started_wall_s or WALL_S
     clock, chance, spans = _Clock(wall_s), random.Random("begun"), MemorySpans()
     tracer = Tracer("apiserver", clock=clock, random=chance, sinks=(spans,))

@@ -17,7 +17,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from claim_controller.config import ClaimControllerConfig
 from claim_controller.wiring import build as build_claim_controller
-from kubelet.agent.node_files import path_of
+from kubelet.agent.node_files import POWER, path_of
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
@@ -138,6 +138,8 @@ class SimMesh:
         self._declare()
         if plan.state is not None:
             self._fork(plan.state)
+        for node in sorted(plan.off):
+            self._host(node).disk_image.files[path_of(node, POWER)] = bytearray(b"off")
 
     def _declare(self) -> None:
         def switches(name: str) -> tuple[str, ...]:
@@ -512,6 +514,10 @@ class SimMesh:
         process.disk_image.files[BOOT_FILE] = bytearray(boot_id.encode())
         self._chaos.write("fault.fired", data={"target": process.name, "what": "boot", "boot_id": boot_id})
         await asyncio.sleep(0)
+
+    def has_machine(self, node: str) -> bool:
+        """Whether a kubelet hosts the node."""
+        return node in self._host_of
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""

@@ -9,9 +9,9 @@ from services.api.errors import NotFound
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.exchange.lifecycles import LifecycleGate
-from services.exchange.runs import GATE, LIFECYCLE, RUN
 from services.exchange.stream import Runtime
+from services.exchange.traces.lifecycles import LifecycleGate
+from services.exchange.traces.runs import GATE, LIFECYCLE, RUN
 from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import LoopClock, Machine
 

@@ -9,10 +9,10 @@ import pytest
 
 from services.exchange.format import Reading, format_of, formats
 from services.exchange.formats.borg import constraint_term
-from services.exchange.public import Part
 from services.exchange.reading import Source
-from services.exchange.runs import RUN
 from services.exchange.stream import Refused
+from services.exchange.traces.public import Part
+from services.exchange.traces.runs import RUN
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model
@@ -91,6 +91,35 @@ def test_a_share_of_a_gpu_is_rounded_up_or_counted_in_thousandths():
     assert of(objects, "Node")["openb-node-0229"]["status"]["capacity"]["keplab.dev/gpu-milli"] == "8000"
 
 
+def test_a_share_of_a_gpu_is_a_claim_of_its_thousandths():
+    objects, changes, _ = read(table(NODES), table(PODS), gpu_share="dra")
+
+    slices = of(objects, "ResourceSlice")
+    assert {name: len(each["spec"]["devices"]) for name, each in slices.items()} == {
+        "openb-node-0228-gpu.keplab.dev": 8,
+        "openb-node-0229-gpu.keplab.dev": 8,
+    }
+    assert slices["openb-node-0229-gpu.keplab.dev"]["spec"]["devices"][7]["attributes"] == {
+        "model": {"string": "V100M32"}
+    }
+    assert list(of(objects, "DeviceClass")) == ["gpu.keplab.dev"]
+    assert list(of(objects, "Node")["openb-node-0228"]["status"]["capacity"]) == ["cpu", "memory", "pods"]
+    assert [str(each) for each in changes] == [
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-8x1000",
+        "create pods default/openb-pod-0017",
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-1x220",
+        "create pods default/openb-pod-0022",
+        "create resourceclaimtemplates.resource.k8s.io default/gpu-1x1000-v100m16-v100m32",
+        "create pods default/openb-pod-0035",
+    ]
+    (request,) = changes[2].document["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["capacity"] == {"requests": {"milli": "220"}}
+    (request,) = changes[4].document["spec"]["spec"]["devices"]["requests"]
+    assert "model in ['V100M16', 'V100M32']" in request["exactly"]["selectors"][0]["cel"]["expression"]
+    assert "affinity" not in changes[5].document["spec"]
+    assert "limits" not in resources_of(changes[5])
+
+
 def test_a_window_takes_what_is_alive_in_it_with_its_remaining_time_and_compresses_both():
     _, changes, notes = read(table(PODS), _from="3d", to="7d", compress="24x")
 
@@ -148,7 +177,7 @@ def test_lenient_reading_counts_rows_that_cannot_be_read():
         ({"sample": "2"}, "--sample 2: want a share above 0 and up to 1"),
         ({"compress": "0x"}, "--compress 0x: want a factor above 0 such as 24x"),
         ({"seed": "a"}, "--seed a: want a whole number"),
-        ({"gpu_share": "half"}, "--gpu-share half: want up or milli"),
+        ({"gpu_share": "half"}, "--gpu-share half: want up, milli or dra"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -220,9 +249,84 @@ def test_machines_and_instances_of_borg_are_nodes_and_pods_at_a_scale():
     assert nodes["machine-1"]["metadata"]["labels"]["keplab.dev/switch"] == "s1"
     assert list(nodes) == ["machine-1", "machine-2"]
     assert of(objects, "PriorityClass")["borg-103"]["value"] == 103
-    assert runs(changes) == {"c-7-0": "exit 0 after 30s", "c-8-1": "exit 0 after 1s"}
-    assert resources_of(changes[0])["requests"] == {"cpu": "16000m", "memory": str(128 << 30)}
-    assert notes == {"events of machines within the window: nodes stay as they are at its beginning": 1}
+    pods = [each for each in changes if each.resource == "pods"]
+    assert runs(pods) == {"c-7-0": "exit 0 after 30s", "c-8-1": "exit 0 after 1s"}
+    assert resources_of(pods[0])["requests"] == {"cpu": "16000m", "memory": str(128 << 30)}
+    assert [(each.at_s, str(each)) for each in changes if each.resource == "nodes"] == [(5.0, "delete nodes machine-2")]
+    assert notes == {"times: machines go": 1}
+
+
+def moments(changes):
+    return [(each.at_s, each.method, each.name) for each in changes]
+
+
+def test_machines_of_borg_come_go_and_change_at_their_times():
+    larger = {"capacity": {"cpus": 1.0, "memory": 1.0}}
+    machines = borg(
+        machine(1, **CAPACITY),
+        machine(1, 30_000_000, "UPDATE", **larger),
+        machine(1, 31_000_000, 3, **larger),
+        machine(2, 10_000_000, "ADD", **CAPACITY),
+        machine(2, 20_000_000, "REMOVE"),
+        machine(2, 25_000_000, 2),
+        machine(2, 50_000_000, 1, missing_data_reason=1),
+        machine(3, 0, "ADD"),
+        machine(4, 5_000_000, 0),
+        machine(5, 5_000_000, 3, **CAPACITY),
+        machine(5, 8_000_000, 1),
+    )
+    attributes = borg(
+        {"time": "0", "machine_id": "1", "name": "kernel", "value": "1"},
+        {"time": "40000000", "machine_id": "1", "name": "kernel", "value": "2"},
+        {"time": "45000000", "machine_id": "1", "name": "kernel", "deleted": True},
+    )
+
+    objects, changes, notes = read(machines, attributes, name="borg", **SCALE)
+
+    assert list(of(objects, "Node")) == ["machine-1"]
+    assert moments(changes) == [
+        (8.0, "create", "machine-5"),
+        (10.0, "create", "machine-2"),
+        (20.0, "delete", "machine-2"),
+        (30.0, "patch", "machine-1"),
+        (40.0, "patch", "machine-1"),
+        (45.0, "patch", "machine-1"),
+        (50.0, "create", "machine-2"),
+    ]
+    assert changes[0].document["status"]["capacity"]["cpu"] == "32000m"
+    assert changes[3].document["status"]["capacity"]["cpu"] == "64000m"
+    assert [each.document["metadata"]["labels"] for each in changes[4:6]] == [
+        {"attribute.keplab.dev/kernel": "2"},
+        {"attribute.keplab.dev/kernel": None},
+    ]
+    assert notes == {
+        "events of machines that say EVENT_TYPE_UNKNOWN": 1,
+        "events of machines that the trace infers (missing_data_reason): they are replayed as others": 1,
+        "times: machines change their capacity": 1,
+        "events of machines that say no capacity: left out": 1,
+        "events of machines that change nothing": 1,
+        "times: machines change an attribute": 2,
+        "times: machines come": 3,
+        "times: machines go": 1,
+        "removals of machines that are not there": 1,
+        "updates of machines before they come: they have it then": 1,
+    }
+
+
+def test_a_window_begins_with_the_machines_that_are_there_and_is_compressed():
+    machines = borg(
+        machine(1, **CAPACITY),
+        machine(1, 3_600_000_000, 2),
+        machine(2, 1_800_000_000, 1, **CAPACITY),
+        machine(2, 7_200_000_000, 3, capacity={"cpus": 1.0, "memory": 1.0}),
+        machine(2, 10_800_000_000, 2),
+    )
+
+    objects, changes, notes = read(machines, name="borg", _from="1h", to="3h", compress="60x", **SCALE)
+
+    assert list(of(objects, "Node")) == ["machine-2"]
+    assert moments(changes) == [(60.0, "patch", "machine-2")]
+    assert notes == {"events of machines after the window of time": 1, "times: machines change their capacity": 1}
 
 
 def test_what_borg_has_and_kubernetes_has_not_is_left_out_and_counted():

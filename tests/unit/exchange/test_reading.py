@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.exchange.reading import Limits, Source, json_elements, json_lines, yaml_documents
+from services.exchange.reading import Limits, Source, json_elements, lines, yaml_documents
 from services.exchange.stream import Refused
 
 
@@ -84,12 +84,19 @@ def test_a_file_that_is_not_there_is_one_line():
         Source(Path("nowhere.yaml")).head()
 
 
-def test_lines_of_json_are_placed_and_a_torn_last_one_is_refused():
-    lines = json_lines(source('{"a": 1}\n\n{"b": 2}\n{"c": '))
+def test_lines_are_placed_and_a_torn_last_one_is_known():
+    found = [
+        (each.text, str(each.place), each.is_torn)
+        for each in lines(source(b'\xef\xbb\xbf{"a": 1}\n\n{"b": 2}\n{"c": '))
+    ]
 
-    assert [(next(lines).document, n) for n in (1, 2)] == [({"a": 1}, 1), ({"b": 2}, 2)]
-    with pytest.raises(Refused, match=r"^f\.yaml:document 3 \(line 4\): Input data was truncated$"):
-        next(lines)
+    assert found == [
+        (b'{"a": 1}\n', "f.yaml:document 1 (line 1)", False),
+        (b'{"b": 2}\n', "f.yaml:document 2 (line 3)", False),
+        (b'{"c": ', "f.yaml:document 3 (line 4)", True),
+    ]
+    with pytest.raises(Refused, match=r"^f\.yaml:document 2 \(line 2\): longer than 0 MiB$"):
+        list(lines(source("a\nbcdefghijklmnop\n"), Limits(bytes=8)))
 
 
 def test_the_parts_of_one_great_object_come_one_by_one():
@@ -115,10 +122,10 @@ def test_parts_that_are_longer_than_a_block_are_whole():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1]", "f.yaml: line 1: want '{', not '['"),
-        ('{"a": [1,\n', "f.yaml: line 2: the file ends within a value"),
-        ('{"a": 1} x', "f.yaml: line 1: more follows the object"),
-        ('{"a" 1}', "f.yaml: line 1: want ':', not '1'"),
+        ("[1]", "f.yaml: line 1, column 1: want '{', not '['"),
+        ('{"a": [1,\n', "f.yaml: line 2, column 1: the file ends within a value"),
+        ('{"a": 1} x', "f.yaml: line 1, column 10: more follows the object"),
+        ('{"a" 1}', "f.yaml: line 1, column 6: want ':', not '1'"),
     ],
 )
 def test_one_object_that_is_none_is_refused_with_its_line(text, message):

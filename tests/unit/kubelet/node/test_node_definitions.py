@@ -1,9 +1,11 @@
 """Scripts, latencies, definitions and the journal's records: texts in, values out."""
 
+import re
+
 import pytest
 
 from kubelet.config import KubeletConfig
-from kubelet.node.definition import NodeDefinition
+from kubelet.node.definition import NodeDefinition, resized
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.latency import Distribution, LatencyModel
 from kubelet.runtime.records import ContainerRecord, PodRecord, encode_record, newest
@@ -143,3 +145,26 @@ def test_a_container_of_which_nothing_is_known_ends_if_its_pod_is_to_end(a_pod, 
     assert (script.exit_after_s, script.exit_code) == ends
     if ends[0] == 1.0:
         assert script_of(pod, main, is_init=False) is FOREVER
+
+
+@pytest.mark.parametrize(
+    ("defined", "text", "message"),
+    [
+        ({}, "{", "node n1: capacity: Input data was truncated"),
+        ({}, "[]", "node n1: capacity: '[]': want cpu, ephemeralStorage, extended, memory, pods"),
+        ({}, '{"labels": {}}', "node n1: capacity: 'labels': want cpu, ephemeralStorage, extended, memory, pods"),
+        ({}, '{"cpu": "much"}', "node n1: "),
+        ({"numa": "2x4"}, '{"cpu": "4"}', "node n1: capacity: its managers hand out what there was at its start"),
+    ],
+)
+def test_a_machine_does_not_get_what_it_cannot_have(defined, text, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resized(NodeDefinition.parse({"name": "n1", **defined}), text)
+
+
+def test_a_machine_gets_other_resources_and_its_own_again():
+    node = NodeDefinition.parse({"name": "n1", "cpu": "8", "kubeReserved": {"cpu": "1"}})
+    larger = resized(node, '{"cpu": "16", "extended": {"example.com/card": 2}}')
+
+    assert (larger.allocatable()["cpu"], larger.capacity()["example.com/card"]) == ("15", "2")
+    assert resized(node, "") == node

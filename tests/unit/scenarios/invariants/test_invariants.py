@@ -226,6 +226,19 @@ def test_i5_more_bound_to_a_node_than_it_holds_for_longer_than_five_seconds():
     assert _judge(_crowded().add("x", at_s=7.0)) == {"I5"}
 
 
+def test_i5_what_was_on_a_machine_that_shrank_may_stay_and_nothing_comes():
+    log = Log().commit(kind="ADDED", verb="create", obj=NODE, allocatable={"cpu": 6000, "pods": 110})
+    for uid in ("u1", "u2"):
+        log.commit(kind="ADDED", verb="create", obj=POD | {"uid": uid, "name": uid}, node="n1", requests={"cpu": 3000})
+    log.commit(kind="MODIFIED", verb="patch", obj=NODE, allocatable={"cpu": 4000, "pods": 110})
+
+    assert _judge(log.add("x", at_s=9.0)) == set()
+    log.commit(
+        kind="ADDED", verb="create", obj=POD | {"uid": "u3", "name": "u3"}, node="n1", requests={"cpu": 1}, at_s=9.0
+    )
+    assert _judge(log.add("x", at_s=20.0)) == {"I5"}
+
+
 def test_i5_time_with_faults_does_not_count():
     broken = _crowded().add("fault.inject", data={"target": "kubelet/h0"}).add("x", at_s=7.0)
     healed = broken.add("fault.heal", data={"target": "kubelet/h0"}, at_s=8.0)

@@ -142,6 +142,21 @@ def test_a_member_is_seen_to_enter_the_pool_that_its_group_is_in_and_to_leave_it
     assert moves[len(joined) :] == [("a", "in_flight"), ("b", "in_flight"), ("c", "in_flight"), ("c", "")]
 
 
+def test_a_member_that_waits_at_the_gate_moves_once_however_many_join():
+    scene, moves = Scene(group(count=50)).nodes("n1"), []
+    scene.queue.on_move = lambda queued, pool, by, hint: moves.append((queued.key.name, pool.value, by))
+
+    scene.see(*(member(f"p{i}") for i in range(49)))
+    waiting = list(moves)
+    scene.see(member("p49"))
+
+    assert waiting == [(f"p{i}", "gated", "GangScheduling") for i in range(49)]
+    assert moves[49:] == [
+        ("p49", "gated", "GangScheduling"),
+        *((f"p{i}", "active", "UnscheduledPodAdd") for i in range(50)),
+    ]
+
+
 def test_members_wait_as_one_entity_and_are_popped_together():
     scene = Scene(group(count=3)).nodes("n1").see(member("p1"), member("p2"))
     assert (scene.pop(), scene.entity.pool) == (None, Pool.GATED)

@@ -18,8 +18,8 @@ from services.api.seams import Clock, Random
 from services.api.wire import Api
 from services.client.client import Client
 from services.client.informer import Informer
-from services.exchange.runs import GATE, LIFECYCLE, RUN, SEQUENCE, Lifecycles, run_of
 from services.exchange.stream import Runtime
+from services.exchange.traces.runs import GATE, LIFECYCLE, RUN, SEQUENCE, Lifecycles, run_of
 from services.reconcile.controller import Change
 
 PODS: Final = "pods"

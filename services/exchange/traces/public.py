@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from services.api.meta import Document
 from services.api.quantity import units
-from services.exchange.runs import RUN, seconds_text
 from services.exchange.stream import Change, Refused
+from services.exchange.traces.runs import RUN, seconds_text
 
 PART_OPTIONS: Final = ("from", "to", "sample", "seed", "compress")
 NAMESPACE: Final = "default"
@@ -106,7 +106,8 @@ def _factor(text: str) -> float:
 def scale_of(text: str, file: str) -> tuple[float, float]:
     """Return cores and bytes of a machine of 1.0. Raises: Refused: it is not said as `cpu=64,memory=256Gi`."""
     found: dict[str, float] = {}
-    for part in filter(None, text.split(",")):
+    # In a line of a scenario a comma parts options.
+    for part in filter(None, re.split("[,;]", text)):
         name, _, value = part.partition("=")
         try:
             found[name] = float(units(value))
