@@ -21,6 +21,8 @@ import msgspec
 
 from apiserver_fake.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
+from scheduler.configuration.parser import ConfigurationError
+from scheduler.configuration.parser import read as read_configuration
 from services.api.errors import UNREADABLE
 from services.api.identity import EVERY_STAGE
 from services.api.kwok.definitions import chosen
@@ -70,6 +72,7 @@ def check(given: dict[str, Any]) -> None:
         except ValueError as error:
             raise click.UsageError(f"--role {error}") from None
     _check_simulator(given)
+    _check_scheduler_config(given["scheduler_config"])
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
@@ -85,6 +88,21 @@ def check(given: dict[str, Any]) -> None:
     except (StageError, KwokError) as error:
         raise click.UsageError(f"--stages {error}") from None
     given["audit"] = _audit_policy(given["audit"])
+
+
+def _check_scheduler_config(path: Path | None) -> None:
+    """Read the scheduler's configuration; what plugins say of their arguments only the scheduler knows. Raises:
+    UsageError."""
+    if path is None:
+        return
+    try:
+        read_configuration(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise click.UsageError(f"--scheduler-config {path}: not UTF-8") from None
+    except OSError as error:
+        raise click.UsageError(f"--scheduler-config {path}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise click.UsageError(f"--scheduler-config {path}: {error}") from None
 
 
 def _check_simulator(given: dict[str, Any]) -> None:

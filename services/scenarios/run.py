@@ -38,7 +38,7 @@ from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
-from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
+from services.scenarios.script.operations import Operation, as_scenario, is_operations, mistaken_object, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.streams import coming_nodes
 from services.scenarios.script.verbs import read_scenario
@@ -70,6 +70,8 @@ def load_scenario(path: str | Path) -> Scenario:
         except ValueError as error:
             raise ScriptError(f"{path}: {error}") from None
         operations, text = tuple(found), as_scenario(name, found)
+    elif mistake := mistaken_object(text):
+        raise ScriptError(f"{path}: {mistake}")
     scenario = replace(read_scenario(text, str(path)), operations=operations)
     measures_of(scenario)
     return scenario
