@@ -63,6 +63,10 @@ class ApiServerConfig(CommonConfig):
         (), "file of KWOK ResourceUsages, which say what pods use where their annotations do not; may be repeated"
     )
     kwok_seed: int = setting(0, "seed of what their expressions leave to chance")
+    enable_crds: tuple[str, ...] = setting(
+        (), "kinds of KWOK's that are served as custom resources, parted by commas, or all; may be repeated"
+    )
+    host_commands: bool = setting(False, "PortForwards may say commands: the kubelets run them on their machine")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")
     window_changes: int = setting(20_000, "changes that are kept in any case")
     objects_max: int = setting(200_000, "objects in all")

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -72,7 +72,6 @@ from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, PAGE, 
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
-from services.api.metrics.usage import UsageDocuments
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
@@ -81,6 +80,9 @@ from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.metrics import Metrics, counter, gauge, histogram
 from services.telemetry.spans import Kind as SpanKind
+
+if TYPE_CHECKING:
+    from apiserver_fake.customresources.kwok import KwokKinds
 
 log = structlog.get_logger()
 
@@ -176,8 +178,8 @@ class ApiServer:
         self._admitted: dict[asyncio.Task[Response], None] = {}
         self.audit: Auditor | None = None
         """Keeps the audit log, if there is one."""
-        self.usages: UsageDocuments | None = None
-        """What KWOK's documents say that pods use, if there are any."""
+        self.kwok: KwokKinds | None = None
+        """KWOK's kinds, where they are served or files of them were given."""
         self._failed_expressions: set[str] = set()
         self._expiring: dict[Watcher, Credential] = {}
         """Open watches of those who have shown what ends some day."""
@@ -307,6 +309,8 @@ class ApiServer:
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
                 _check_made(await api.call(request))
+        for request in self.kwok.writes(self.store) if self.kwok is not None else ():
+            _check_made(await api.call(request))
         await self._keep_access_objects()
 
     async def _keep_access_objects(self) -> None:
@@ -661,8 +665,9 @@ class ApiServer:
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
-            answer = served.answer(request, self.store, self._clock.wall(), self.hub.users(), self.usages)
-            for expression, text in self.usages.failures.items() if self.usages is not None else ():
+            usages = self.kwok.usages(self.store) if self.kwok is not None else None
+            answer = served.answer(request, self.store, self._clock.wall(), self.hub.users(), usages)
+            for expression, text in usages.failures.items() if usages is not None else ():
                 if expression not in self._failed_expressions:
                     self._failed_expressions.add(expression)
                     log.warning("kwok.expression_failed", reason=text)

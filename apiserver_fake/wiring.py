@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
@@ -41,13 +41,15 @@ from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
 from services.api.idle_switches import UNBINDS
 from services.api.kwok.documents import KwokError, load
-from services.api.kwok.usage import Usages
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
+
+if TYPE_CHECKING:
+    from apiserver_fake.customresources.kwok import KwokKinds
 
 
 class ApiServerComponent:
@@ -262,6 +264,7 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     def address(namespace: str, service: str, port: int) -> tuple[str, int]:
         return address_of(server.store, namespace, service, port)
 
+    kwok = _kwok(config)
     # In a simulation there is nothing to connect to.
     make_converter = make_webhooks(address, seams.tracer) if config.rest_port is not None else no_converter
     server = ApiServer(
@@ -269,16 +272,30 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
         _journal(config, seams),
         config,
         tokens,
-        DefinedKinds(make_converter),
+        DefinedKinds(make_converter, dict.fromkeys(kwok.names, kwok.check) if kwok is not None else None),
         _admission(config, seams),
         _access(config),
     )
-    server.audit = _auditor(config, seams)
+    server.audit, server.kwok = _auditor(config, seams), kwok
+    return ApiServerComponent(config, seams, server)
+
+
+def _kwok(config: ApiServerConfig) -> "KwokKinds | None":
+    """Return KWOK's kinds, None where there are neither files nor objects of them. Raises: StartError."""
+    if not config.kwok and not config.enable_crds:
+        return None
+    # Only here: expressions and templates are large, and few servers have such kinds.
+    from apiserver_fake.customresources.kwok import KwokKinds
+    from services.api.kwok.definitions import chosen
+
     try:
-        server.usages = Usages(load(config.kwok)["ResourceUsage"], config.kwok_seed) if config.kwok else None
+        kinds = chosen(config.enable_crds)
+    except ValueError as error:
+        raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
+    try:
+        return KwokKinds(kinds, load(config.kwok), config.kwok_seed, runs_commands=config.host_commands)
     except KwokError as error:
         raise StartError(f"--kwok {error}", EXIT_USAGE) from None
-    return ApiServerComponent(config, seams, server)
 
 
 def _auditor(config: ApiServerConfig, seams: Seams) -> Auditor | None:

@@ -30,6 +30,7 @@ from scheduler.configuration.file import Configured
 from scheduler.configuration.plugins import default_profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.entry import Handle
+from scheduler.framework.cycle_state import Diagnosis
 from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import QueuedPod
@@ -60,8 +61,8 @@ class TooSlow(TimeoutError):
 class Observer(Protocol):
     """Is shown what becomes of pods."""
 
-    def attempted(self, pod: Pod) -> None:
-        """See a pod that was tried: with its node, or without one."""
+    def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
+        """See a pod that was tried: with its node, or without one and why."""
 
     def gone(self, pod: Pod) -> None:
         """See a pod that was deleted or evicted."""
@@ -225,7 +226,9 @@ class Algorithm:
         result = profile.cycle.schedule(info, now)
         if not isinstance(result, ScheduleResult):
             self.unschedulable_total += 1
-            self._observe("unschedulable", info.pod, began)
+            self._observe(
+                "unschedulable", info.pod, began, result.diagnosis if isinstance(result, Unschedulable) else None
+            )
             self._fail(queued, result, now)
             return
         node, runner = result.node_name, profile.runner
@@ -246,10 +249,10 @@ class Algorithm:
         core.queue.bound(queued)
         self._observe("scheduled", bound, began)
 
-    def _observe(self, result: str, pod: Pod, began: float) -> None:
+    def _observe(self, result: str, pod: Pod, began: float, diagnosis: Diagnosis | None = None) -> None:
         if self._observer is not None:
             self.core.metrics.attempted(result, time.perf_counter() - began)
-            self._observer.attempted(pod)
+            self._observer.attempted(pod, diagnosis)
 
     def _write_claims(self, pod: Pod) -> None:
         """Show the pod's claims with the devices that Reserve promised them, as PreBind writes them."""

@@ -8,10 +8,10 @@ import msgspec
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
-from kubelet.stages.document import StageError, load_stages
-from kubelet.stages.stage import Stage
 from services.api.errors import UNREADABLE
 from services.api.kwok.documents import Configuration, KwokError, load
+from services.api.kwok.stages.document import StageError, load_stages
+from services.api.kwok.stages.stage import Stage
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -53,6 +53,9 @@ class KubeletConfig(CommonConfig):
     )
     stages: tuple[str, ...] = setting(
         (), "file of KWOK documents: Stages, which move pods and nodes, and its other kinds; may be repeated"
+    )
+    enable_crds: tuple[str, ...] = setting(
+        (), "kinds of KWOK's whose objects are followed, parted by commas, or all; may be repeated"
     )
     host_commands: bool = setting(
         False, "commands of KWOK's Execs with `local` and of its PortForwards run on this machine"
@@ -140,6 +143,17 @@ class KubeletConfig(CommonConfig):
             return load(self.stages, runs_commands=self.host_commands)
         except KwokError as error:
             raise StartError(f"--stages {error}", EXIT_USAGE) from None
+
+    def kwok_kinds(self) -> tuple[str, ...]:
+        """Return the kinds of KWOK's whose objects are followed. Raises: StartError."""
+        if not self.enable_crds:
+            return ()
+        from services.api.kwok.definitions import chosen  # expressions are large
+
+        try:
+            return chosen(self.enable_crds)
+        except ValueError as error:
+            raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
 
     def latency_model(self, seed: int) -> LatencyModel:
         """Return how long each stage takes. Raises: StartError for a malformed `latency`."""

@@ -12,6 +12,7 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
+from services.api.kwok.stages.operation import Operation
 from services.api.meta import Document, Key
 from services.telemetry.metrics import Counts, Histogram
 
@@ -165,37 +166,6 @@ class RecordNodeEvent(Effect, frozen=True):
     reason: str
     message: str
     type: str
-
-
-class StageEvent(msgspec.Struct, frozen=True):
-    """Record an Event about the object."""
-
-    type: str
-    reason: str
-    message: str
-
-
-class StagePatch(msgspec.Struct, frozen=True):
-    """Patch the object; `type`: json, merge or strategic."""
-
-    type: str
-    subresource: str
-    body: Any
-
-
-class StageDelete(msgspec.Struct, frozen=True):
-    """Delete the object at once."""
-
-
-class StageApply(msgspec.Struct, frozen=True):
-    """Create a ResourceSlice, or replace the one that is there."""
-
-    name: str
-    document: Document
-
-
-Operation = StageEvent | StagePatch | StageDelete | StageApply
-"""What playing a stage does to its object."""
 
 
 class PlayStage(Effect, frozen=True):

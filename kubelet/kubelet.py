@@ -132,6 +132,8 @@ class Kubelet:
         )
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
         self.plugins = self._device_plugins(definition)
+        self._staging: dict[WorkerKey, None] = {}
+        """Pods whose containers are being ended because a stage moves them."""
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
@@ -352,9 +354,12 @@ class Kubelet:
             self.stages.changed(key, new, now)
             if new.is_terminal and self._release(key):
                 self._offer_capacity("pod_terminated", now)
+            self._end_unmoved(key, new, now)
             return
         pod = self.table.pods.get(key)
         if pod is not None:
+            if self.stages is not None and self._hand_over(pod, new, now):
+                return
             self.statuses.pod_updated(key, new, now)
             self.start_times.shown(pod, new, now)
             self.pressure.pod_updated(new, now)
@@ -525,6 +530,9 @@ class Kubelet:
     def _ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
         """Nothing of the pod runs any more: its capacity is free for those who wait."""
         key = pod.key
+        if key in self._staging and self._staging.pop(key) is None and key not in self.table.gone:
+            self._handed_over(pod, now)
+            return
         self._release(key)
         self.table.ended(pod)
         self.runtime.volumes.release(key)
@@ -599,6 +607,62 @@ class Kubelet:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
         if not self.resize_policy.owners:
             self._preempt(victim, resource, now)
+
+    # --- stages take pods over, and leave them (decision 0078) ---
+
+    def stages_changed(self, now: float) -> None:
+        """Give to the stages what they may move now; end what is being deleted and they move no more."""
+        if self.stages is None:
+            return
+        for machine in list(self.table.pods.values()):
+            self._hand_over(machine, machine.pod, now)
+        for key, staged in list(self.stages.pods.items()):
+            self._end_unmoved(key, staged.pod, now)
+
+    def _hand_over(self, machine: Pod, pod: KubeletPod, now: float) -> bool:
+        """End the containers of a pod that a stage may move now, unseen; return whether that was begun."""
+        key = machine.key
+        if self.stages is None or machine.termination is not None or key in self._unbinding or is_static(pod):
+            return False
+        if machine.state == PodState.TERMINATED or not self.stages.wants(pod, now):
+            return False
+        machine.pod = pod
+        self.statuses.versions.suppress(key)
+        self._staging[key] = None
+        self.table.perform(machine, machine.terminate(now, REMOVED_GRACE_S, "staged"), now)
+        return True
+
+    def _handed_over(self, machine: Pod, now: float) -> None:
+        """No container of the pod runs any more: stages move it, and it keeps its capacity."""
+        key = machine.key
+        self.table.ended(machine)
+        self.runtime.volumes.release(key)
+        if self.volumes is not None:
+            self.volumes.release(key)
+        self.resizes.forget(key, now)
+        self.table.forget(key)
+        self.table.erase_of(machine)
+        self.statuses.forget(key)
+        self.table.unhold_after(key, now)
+        self.node.pod_ended(now)
+        pod = self.pods.get(key.uid)
+        if self.stages is None or pod is None or worker_key(pod) != key:
+            self._release(key)
+            return
+        self.stages.begin(key, pod, now)
+        self._end_unmoved(key, pod, now)
+
+    def _end_unmoved(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """End a pod that is being deleted and that no stage chooses any more."""
+        if self.stages is None or pod.metadata.deletion_timestamp is None or self.stages.chooses(pod):
+            return
+        self.stages.forget(key)
+        if pod.is_terminal:
+            self.statuses.delete(key, pod)
+        else:
+            self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
+        if self._release(key):
+            self._offer_capacity("pod_terminated", now)
 
     def _end_by_key(self, victim: WorkerKey, grace_s: float, now: float, cause: str, reason: str, message: str) -> None:
         """End a pod, or one that stages move: nothing of that has to be stopped first."""

@@ -24,6 +24,7 @@ from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
+from services.api.kwok.documents import STAGE
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.lease_record import Terms
@@ -31,7 +32,7 @@ from services.client.leases import Elector, LeadershipLost
 from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
-from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse
+from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse, path_pattern
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ ROUTES: Final = (
     resource_metrics.PATH,
     resource_metrics.DISCOVERY,
 )
+PAGES: Final = "/metrics/{page*}"
+"""Pages of Metrics that are objects: they come and go."""
 
 
 class KubeletProcess:
@@ -54,10 +57,10 @@ class KubeletProcess:
         self.host = host
         self._tls: ServingTls | None = None
         self._delegation = Delegation(host.seams.transport.api, host.clock)
-        self._kwok = KwokStreams(host.kwok, runs_commands=host.config.host_commands)
-        self._metric_pages = _metric_pages(host, lambda: self.agents) if host.kwok else None
+        self._kwok = KwokStreams(lambda: host.kwok, runs_commands=host.config.host_commands)
+        self._metric_pages = _metric_pages(host, lambda: self.agents) if host.knows_kwok else None
         if self._metric_pages is not None:
-            host.on_pod = self._metric_pages.pod_changed
+            host.on_pod, host.on_kwok = self._metric_pages.pod_changed, self._kwok_changed
 
     @property
     def agents(self) -> list[Agent]:
@@ -99,6 +102,12 @@ class KubeletProcess:
         node = self.agents[0].name if len(self.agents) == 1 else ""
         return await self._delegation.refusal(caller, identity_of_peer(caller.peer), rights_on_nodes(caller, node))
 
+    def _kwok_changed(self) -> None:
+        assert self._metric_pages is not None
+        self._metric_pages.changed()
+        for agent in self.agents:
+            agent.annotations_changed()
+
     @property
     def is_ready(self) -> bool:
         """Whether every node is registered and knows its pods."""
@@ -124,6 +133,11 @@ class KubeletProcess:
         )
         return METRICS.of(state)
 
+    def rates(self) -> dict[str, float]:
+        """Return what of `metrics` is asked for each second."""
+        ready = sum(agent.is_ready for agent in self.agents)
+        return {"keplab_kubelet_nodes": len(self.agents), "keplab_kubelet_nodes_ready": ready}
+
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificate the endpoint uses at present."""
         return [self._tls.loaded()] if self._tls is not None else []
@@ -134,7 +148,17 @@ class KubeletProcess:
         logs = ContainerLogs(self._run_of, self.host.clock, self._log_file_of).answer
         answers = (logs, self._pod_resources, self._dra_drivers, self._explain, self._resource_metrics, self._discovery)
         pages = self._metric_pages.routes() if self._metric_pages is not None else ()
-        return [*pages, *zip(ROUTES, answers, strict=True)]
+        objects = [(PAGES, self._page)] if self._metric_pages is not None else []
+        return [*pages, *objects, *zip(ROUTES, answers, strict=True)]
+
+    async def _page(self, request: HttpRequest) -> HttpResponse:
+        """Return the page of whichever Metric has that path now, before those that every kubelet has."""
+        assert self._metric_pages is not None
+        if (found := await self._metric_pages.answer(request)) is not None:
+            return found
+        if (match := path_pattern(resource_metrics.PATH).match(request.path)) is not None:
+            return self._resource_metrics(replace(request, params=match.groupdict()))
+        return 404, "text/plain", f"no Metric has the path {request.path}\n".encode()
 
     def _log_file_of(self, namespace: str, pod: str, container: str, previous: bool) -> str | None:
         """Return the log file of a container of these nodes, as a document of KWOK's says; None: it says none."""
@@ -305,6 +329,10 @@ class KubeletInSlot:
         """Return counters and gauges of all nodes together, upstream names."""
         return self._process.metrics() if self._process is not None else {}
 
+    def rates(self) -> dict[str, float]:
+        """Return what of `metrics` is asked for each second."""
+        return self._process.rates() if self._process is not None else {}
+
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificate the endpoint uses at present."""
         return self._process.certificates() if self._process is not None else []
@@ -316,6 +344,8 @@ class KubeletInSlot:
     def http_routes(self) -> list[tuple[str, Handler]]:
         """Return what the process serves besides its health, once there are nodes."""
         pages = [rule.spec.path for rule in self._config.read_kwok()["Metric"].all]
+        if self._config.read_kwok() or any(kind != STAGE for kind in self._config.kwok_kinds()):
+            pages.append(PAGES)
         return [(path, partial(self._answer, place)) for place, path in enumerate((*pages, *ROUTES))]
 
     def _answer(self, place: int, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:

@@ -7,7 +7,7 @@ change. Source: upstream
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.columns import columns_of
 from apiserver_fake.customresources.rules import Rules, strategy_of
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.validation.formats import Cause
 from services.api.errors import ApiError
 from services.api.kinds.customresourcedefinition import CustomResourceDefinition, defined_resource
 from services.api.meta import Document, Resource, find_condition
@@ -36,6 +37,7 @@ class Converter(Protocol):
         ...
 
 
+Further = Callable[[Document], list[Cause]]
 MakeConverter = Callable[[Document], Converter]
 """From a definition to what converts its objects with `strategy: Webhook`."""
 
@@ -63,8 +65,9 @@ class _Read:
 class DefinedKinds:
     """The kinds that stored definitions define. Pure but for its memory of what it has read."""
 
-    def __init__(self, make_converter: MakeConverter) -> None:
-        self._make_converter = make_converter
+    def __init__(self, make_converter: MakeConverter, further: Mapping[str, Further] | None = None) -> None:
+        """`further`: by names of definitions, what is wrong with an object that no schema can say."""
+        self._make_converter, self._further = make_converter, further or {}
         self._read: dict[str, _Read] = {}
         self._kinds: dict[str, tuple[Any, Kind]] = {}
 
@@ -122,6 +125,7 @@ class DefinedKinds:
             scales=scales,
             has_status=has_status,
             is_renamed=converter is None,
+            further=self._further.get(document["metadata"]["name"]),
         )
         return _Read(key, rules, converter)
 

@@ -7,7 +7,7 @@ version in which its writer sent it. Source: upstream
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -60,6 +60,8 @@ class Rules:
     scales: Mapping[str, Document]
     has_status: bool
     is_renamed: bool
+    further: Callable[[Document], list[Cause]] | None = None
+    """What is wrong with an object that no schema can say; asked of objects that are right by their schema."""
 
     @cached_property
     def scale(self) -> ScalePaths | None:
@@ -130,7 +132,8 @@ class Rules:
         """Return what is wrong with the object by the schema of its version; `found`: what is known to be wrong."""
         scale = self.scales.get(str(new.get("apiVersion")))
         found = [*found, *(scale_problems(scale, new, is_status=is_status) if scale is not None else ())]
-        return [*found, *self.structural_of(new).validate(new, old, found=found, is_status=is_status)]
+        wrong = [*found, *self.structural_of(new).validate(new, old, found=found, is_status=is_status)]
+        return wrong if wrong or self.further is None or is_status else self.further(new)
 
     def _read_scale(self, stored: Document) -> Document:
         assert self.scale is not None, "only kinds with a scale have one"

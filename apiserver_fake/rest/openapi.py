@@ -249,7 +249,12 @@ def _paths_of(root: str, r: Resource, types: _Types, *, has_strategic_merge: boo
         own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
         of_sub = types.of(*own)
         methods = {"create": "post", "get": "get", "patch": "patch", "update": "put"}
-        entry: Document = {methods[v]: _operation(methods[v], r, of_sub, discovery.kind_of(*own)) for v in form.verbs}
+        entry: Document = {
+            methods[v]: _operation(
+                methods[v], r, of_sub, discovery.kind_of(*own), has_strategic_merge=has_strategic_merge
+            )
+            for v in form.verbs
+        }
         entry["parameters"] = _path_parameters(r, named=True)
         paths[f"{base}/{{name}}/{name}"] = entry
     return paths

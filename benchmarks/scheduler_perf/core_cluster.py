@@ -22,6 +22,7 @@ from benchmarks.scheduler_perf.pods import Pods, PodState
 from benchmarks.scheduler_perf.typed import typed
 from benchmarks.workloads import documents
 from benchmarks.workloads.documents import CREATED, NewObject
+from scheduler.framework.cycle_state import Diagnosis
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.seams import Random
@@ -61,9 +62,11 @@ class CoreCluster:
 
     # --- what becomes of pods ---
 
-    def attempted(self, pod: Pod) -> None:
+    def attempted(self, pod: Pod, diagnosis: Diagnosis | None) -> None:
         """See a pod that was tried."""
         key = pod.metadata.key
+        if diagnosis is not None:
+            self.pods.refused(key, lambda: diagnosis.message)
         if key in self._views:
             self._views[key] = pod
             self.pods.put(key, PodState(pod.metadata.labels, pod.spec.node_name, True))

@@ -22,6 +22,7 @@ from benchmarks.scheduler_perf.collectors import Collection
 from benchmarks.scheduler_perf.data_items import Comparison, DataItem, compare
 from benchmarks.scheduler_perf.object_templates import ObjectTemplate, template_at
 from benchmarks.scheduler_perf.opcodes import Op
+from benchmarks.scheduler_perf.spelling import UnknownField, spelled
 from benchmarks.workloads import templates
 from benchmarks.workloads.documents import CREATED
 from services.api.meta import Document, Key
@@ -82,6 +83,19 @@ class Executor:
         found = self._template(path)
         return lambda index: found.fill({**values, "Index": index, "Count": count})
 
+    def _fill_typed(self, path: str | None, count: int, values: Mapping[str, Any], base: Document) -> Fill:
+        """Return what fills a template that upstream reads into the type of its kind: names of fields in any case, and
+        a field that the kind does not have is refused. Of `createAny` and the like it is the API server that looks."""
+        fill = self._fill(path, count, values, base)
+
+        def typed_fill(index: int) -> Document:
+            try:
+                return spelled(fill(index))
+            except UnknownField as error:
+                raise Failed(f"{path}: {error}") from None
+
+        return typed_fill
+
     def _template(self, path: str) -> ObjectTemplate:
         return template_at(str(self._workload.file.relative(path)))
 
@@ -103,7 +117,7 @@ class Executor:
                 await self._create_any(op)
             case ops.CreateResourceClaims():
                 await self._ensure_namespace(op.namespace)
-                fill = self._fill(op.template_path, op.count, {}, {})
+                fill = self._fill_typed(op.template_path, op.count, {}, {})
                 await self._cluster.create_all(op.count, fill, lambda _: op.namespace)
             case ops.CreateResourceDriver():
                 await self._create_driver(op)
@@ -132,15 +146,17 @@ class Executor:
 
     async def _create_nodes(self, number: int, op: ops.CreateNodes) -> None:
         base = {**copy.deepcopy(templates.NODE), "metadata": {"generateName": f"node-{number}-"}}
-        fill = self._fill(op.node_template_path, op.count, op.template_params, base)
+        fill = self._fill_typed(op.node_template_path, op.count, op.template_params, base)
         label, unique = op.label_node_prepare_strategy, op.unique_node_label_strategy
         extra = op.node_allocatable_strategy
         begun = self._nodes
 
         def node(index: int) -> Document:
             made = fill(index)
-            labels = made["metadata"].setdefault("labels", {}) or {}
-            made["metadata"]["labels"] = labels
+            metadata = made["metadata"]
+            if not metadata.get("name"):
+                metadata["name"] = f"{metadata.pop('generateName', '')}{begun + index:05d}"
+            labels = metadata["labels"] = {**(metadata.get("labels") or {}), templates.HOSTNAME: metadata["name"]}
             if label is not None:
                 labels[label.label_key] = label.label_values[index % len(label.label_values)]
             elif unique is not None:
@@ -148,7 +164,8 @@ class Executor:
             elif extra is not None:
                 status = made.setdefault("status", {})
                 for part in ("capacity", "allocatable"):
-                    status[part] = {**status.get(part, {}), **extra.node_allocatable}
+                    # What a node does not say it can allocate is its capacity.
+                    status[part] = {**(status.get(part) or status.get("capacity") or {}), **extra.node_allocatable}
             return made
 
         names = await self._cluster.create_all(op.count, node, lambda _: "")
@@ -179,7 +196,7 @@ class Executor:
             self._unawaited[name] = 0
 
     async def _create_namespaces(self, op: ops.CreateNamespaces) -> None:
-        fill = self._fill(op.namespace_template_path, op.count, {}, {"apiVersion": "v1", "kind": "Namespace"})
+        fill = self._fill_typed(op.namespace_template_path, op.count, {}, {"apiVersion": "v1", "kind": "Namespace"})
         for number in range(op.count):
             name = f"{op.prefix}-{number}"
             if name in self._unawaited:
@@ -236,7 +253,7 @@ class Executor:
     def _pod_fill(self, op: ops.CreatePods, count: int) -> Fill:
         path = op.pod_template_path or self._workload.default_pod_template
         base = copy.deepcopy(templates.DEFAULT)
-        fill = self._fill(path, count, op.template_params, base)
+        fill = self._fill_typed(path, count, op.template_params, base)
         if path is None:
             return fill
 
@@ -258,8 +275,8 @@ class Executor:
     async def _with_volumes(self, namespace: str, op: ops.CreatePods, count: int, pod: Fill) -> Fill:
         """Create for each pod a volume and a claim, bound to each other; return the pods that use them."""
         assert op.persistent_volume_template_path is not None
-        volume_of = self._fill(op.persistent_volume_template_path, count, {}, {})
-        claim_of = self._fill(op.persistent_volume_claim_template_path, count, {}, {})
+        volume_of = self._fill_typed(op.persistent_volume_template_path, count, {}, {})
+        claim_of = self._fill_typed(op.persistent_volume_claim_template_path, count, {}, {})
         begun = self._volumes.get(namespace, 0)
         self._volumes[namespace] = begun + count
         numbers = range(begun, begun + count)
@@ -339,7 +356,7 @@ class Executor:
                 "have a node" if stage == "Scheduled" else "were attempted",
             )
             name = pods.waiting(namespace, labels)
-            example = f", {namespace}/{name} does not" if name and stage == "Scheduled" else ""
+            example = f"; not {namespace}/{name}" if name and stage == "Scheduled" else ""
             raise Failed(f"{done} of {count} pods of {namespace} {what}{example}")
 
     async def _barrier(self, op: ops.Barrier) -> None:

@@ -76,6 +76,8 @@ class MeshCluster:
             self.pods.drop(key)
         elif event.type in ("ADDED", "MODIFIED"):
             seen = self._decode(event.body)
+            if (refusal := seen.refusal) is not None:
+                self.pods.refused(key, lambda: refusal.message)
             self.pods.put(key, PodState(seen.metadata.labels, seen.spec.node_name, seen.is_attempted))
 
     def now(self) -> float:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.scheduler_perf.located import FileError, load
-from kubelet.stages.template_functions import FUNCTIONS, Function, shown
-from kubelet.stages.templates import Dialect, Template, TemplateError
+from services.api.kwok.stages.template_functions import FUNCTIONS, Function, shown
+from services.api.kwok.stages.templates import Dialect, Template, TemplateError
 from services.api.meta import Document
 
 _GOS_OWN: Final = ("eq", "ne", "lt", "le", "gt", "ge", "not", "index", "len", "print", "println", "printf")

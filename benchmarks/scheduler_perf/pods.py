@@ -28,6 +28,7 @@ class SeenCondition(View, frozen=True):
 
     type: str = ""
     status: str = ""
+    message: str = ""
 
 
 class SeenStatus(View, frozen=True):
@@ -44,10 +45,15 @@ class SeenPod(View, frozen=True):
     status: SeenStatus = SeenStatus()
 
     @property
+    def refusal(self) -> SeenCondition | None:
+        """The condition that says why it has no node."""
+        found = (each for each in self.status.conditions if each.type == "PodScheduled" and each.status == "False")
+        return next(found, None)
+
+    @property
     def is_attempted(self) -> bool:
         """Whether it has a node, or was found to have none, or is gated."""
-        refused = any(each.type == "PodScheduled" and each.status == "False" for each in self.status.conditions)
-        return bool(self.spec.node_name) or refused
+        return bool(self.spec.node_name) or self.refusal is not None
 
 
 class PodState(NamedTuple):
@@ -69,6 +75,12 @@ class Pods:
         self._states: dict[str, dict[str, PodState]] = {}
         self._scheduled: dict[str, int] = {}
         self._attempted: dict[str, int] = {}
+        self._refused: dict[str, tuple[str, Callable[[], str]]] = {}
+        """The pod of each namespace that was refused last, and what says why."""
+
+    def refused(self, key: Key, why: Callable[[], str]) -> None:
+        """Note that a pod got no node; `why` is asked when the reason is shown."""
+        self._refused[key.namespace] = key.name, why
 
     def put(self, key: Key, state: PodState) -> None:
         """Note how a pod is now."""
@@ -99,8 +111,12 @@ class Pods:
         return sum(1 for state in matching if (state.node if stage == "Scheduled" else state.is_attempted))
 
     def waiting(self, namespace: str, labels: Mapping[str, str]) -> str:
-        """Return the name of a pod that has no node, "" when there is none."""
-        return next((name for name, state in self._matching(namespace, labels) if not state.node), "")
+        """Return the name of a pod that has no node and, where it is known, why; "" when there is none."""
+        names = [name for name, state in self._matching(namespace, labels) if not state.node]
+        name, why = self._refused.get(namespace, ("", None))
+        if why is not None and name in names:
+            return f"{name}: {why()}"
+        return names[0] if names else ""
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, PodState]]:
         for name, state in self._states.get(namespace, {}).items():

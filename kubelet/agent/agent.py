@@ -104,11 +104,12 @@ class Agent(NodeShell):
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
         self._unrecorded: list[RecordEvent] = []
+        self._annotated: dict[str, str] = {}
         self.calls = PodCalls(
             self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims, kubelet.volumes
         )
         self.heartbeats = Heartbeats(self)
-        self.stages = StagePlayer(self, kubelet.out) if host.stages else None
+        self.stages = StagePlayer(self, kubelet.out) if host.knows_stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
         plugins = kubelet.plugins
         self.devices = DeviceSockets(self, plugins, kubelet.admission) if plugins is not None else None
@@ -127,6 +128,8 @@ class Agent(NodeShell):
             self.devices.restore()
             self.drain()
             await self.devices.serve()
+        if self.host.kwok_watch is not None:
+            await self.host.kwok_watch.wait()
         delay_s = REGISTER_RETRY_MIN_S
         while True:
             try:
@@ -153,7 +156,7 @@ class Agent(NodeShell):
             clock=self.host.clock,
             random=self.host.random,
             field_selector=f"spec.nodeName={self.name}",
-            keep_documents=self.stages is not None or bool(self.host.kwok),
+            keep_documents=self.stages is not None or self.host.knows_kwok,
             resource="pods",
             events=self.host.seams.events,
             spread_s=spread_s,
@@ -199,7 +202,8 @@ class Agent(NodeShell):
         wanted = node_document(
             self.definition, is_controlled=host.switches.controller_attaches, pod_network=self._pod_network
         )
-        if annotations := host.annotations_of(self.name):
+        annotations = self._annotated = host.annotations_of(self.name)
+        if annotations:
             wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **annotations}
         is_new = True
         try:
@@ -250,6 +254,27 @@ class Agent(NodeShell):
         for file, why in self.kubelet.files_changed(files, clock.wall(), clock.now()).items():
             log.warning("static_pod.unreadable", node=self.name, file=file, reason=why)
         self.drain()
+
+    def stages_changed(self) -> None:
+        """Go on with the stages that the host has now."""
+        if self.stages is not None:
+            self.stages.stages_changed()
+            self.kubelet.stages_changed(self.now())
+
+    def annotations_changed(self) -> None:
+        """Have the Node say where its metrics are, if that is another place now."""
+        if self.is_registered and self.host.annotations_of(self.name) != self._annotated:
+            self.spawn(self._annotate())
+
+    async def _annotate(self) -> None:
+        wanted = self.host.annotations_of(self.name)
+        change = {**dict.fromkeys(self._annotated), **wanted}
+        try:
+            await self.client.patch("nodes", Key("", self.name), {"metadata": {"annotations": change}})
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("node.annotation_failed", node=self.name, reason=str(error))
+        else:
+            self._annotated = wanted
 
     def faults_changed(self, text: str) -> None:
         """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
@@ -306,6 +331,10 @@ class Agent(NodeShell):
     def disk_changed(self, *, has_error: bool) -> None:
         """The disk began or ceased to fail."""
         self.report.has_disk_error = has_error
+        self.heartbeats.report_soon()
+
+    def report_soon(self) -> None:
+        """Write the Node's status."""
         self.heartbeats.report_soon()
 
     def was_away(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,12 +23,16 @@ from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kwok.documents import Configuration
+from services.api.kwok.documents import STAGE, Configuration
+from services.api.kwok.stages.stage import Stage
 from services.api.meta import Document
 from services.api.seams import Seams
 from services.api.unbind import UnbindSwitches
 from services.reconcile.controller import Change
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+
+if TYPE_CHECKING:
+    from kubelet.agent.kwok_watch import KwokWatch
 
 TICK_S = 5.0
 RESOURCE_METRICS = "/metrics/resource"
@@ -35,6 +40,12 @@ RESOURCE_METRICS_PATH = "metrics.k8s.io/resource-metrics-path"
 """The annotation of a Node by which metrics-server (0.7 and later) asks another path than the kubelet's own."""
 
 log = structlog.get_logger()
+
+
+def _kwok_watch(host: "Host") -> "KwokWatch":
+    from kubelet.agent.kwok_watch import KwokWatch  # expressions are large, and few hosts have such objects
+
+    return KwokWatch(host)
 
 
 class Host:
@@ -50,6 +61,11 @@ class Host:
         self.stages = config.read_stages()
         self.kwok = config.read_kwok() if config.stages else Configuration()
         """What documents of KWOK's other kinds say."""
+        self.kwok_kinds = config.kwok_kinds()
+        """Kinds of which there may be objects."""
+        self.kwok_watch = _kwok_watch(self) if self.kwok_kinds else None
+        self.on_kwok: Callable[[], None] = lambda: None
+        """Called when `kwok` has changed."""
         self.on_pod: Callable[[str, Change[KubeletPod], Document | None], None] | None = None
         """Takes changes of pods with the node and the document, where documents of KWOK's need them."""
         self.latency: LatencyModel = config.latency_model(seed)
@@ -94,6 +110,29 @@ class Host:
         path = next((each for each in paths if "{nodeName}" in each and each.endswith(RESOURCE_METRICS)), "")
         return {RESOURCE_METRICS_PATH: path.replace("{nodeName}", node)} if path else {}
 
+    @property
+    def knows_stages(self) -> bool:
+        """Whether there are stages, or there may be some."""
+        return bool(self.stages) or STAGE in self.kwok_kinds
+
+    @property
+    def knows_kwok(self) -> bool:
+        """Whether there are documents of KWOK's other kinds, or there may be some."""
+        return bool(self.kwok) or any(kind != STAGE for kind in self.kwok_kinds)
+
+    def stages_changed(self, stages: tuple[Stage, ...]) -> None:
+        """Have other stages move what there is from now on."""
+        self.stages = stages
+        for agent in self.agents:
+            agent.stages_changed()
+            self.touch(agent)
+        self._drain_touched()
+
+    def kwok_changed(self, configuration: Configuration) -> None:
+        """Go by what documents of KWOK's other kinds say now."""
+        self.kwok = configuration
+        self.on_kwok()
+
     async def run(self) -> None:
         """Host the nodes until cancelled."""
         await self._recover()
@@ -103,6 +142,8 @@ class Host:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.journal.run())
+                if self.kwok_watch is not None:
+                    group.create_task(self.kwok_watch.run())
                 group.create_task(self.files.run(self.agents, self.power))
                 self.power.begin(group)
                 self._last_tick_s = self.clock.now()

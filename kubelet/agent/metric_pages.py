@@ -4,6 +4,7 @@ Source: kubernetes-sigs/kwok pkg/kwok/server/metrics.go, service_discovery.go; d
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import structlog
@@ -21,7 +22,7 @@ from services.api.meta import Document, Key
 from services.client.client import Client
 from services.client.informer import Informer
 from services.reconcile.controller import Change
-from services.runtime.health import HttpRequest, HttpResponse
+from services.runtime.health import HttpRequest, HttpResponse, path_pattern
 
 log = structlog.get_logger()
 _PARAMETER = "nodeName"
@@ -44,11 +45,23 @@ class MetricPages:
 
     def __init__(self, host: Host, agents: Callable[[], Sequence[PagedNode]]) -> None:
         self._host, self._agents = host, agents
-        self._metrics = host.kwok["Metric"].all
+        self._metrics: tuple[Rule, ...] = host.kwok["Metric"].all
         self._expressions = Expressions(has_usage=True)
         self._usage = NodeUsage(Usages(host.kwok["ResourceUsage"], host.config.stages_seed))
         self._nodes: dict[str, Document] = {}
         self._failures: set[str] = set()
+
+    def changed(self) -> None:
+        """Go by what the host's documents say now."""
+        self._metrics = self._host.kwok["Metric"].all
+        self._usage.usages = Usages(self._host.kwok["ResourceUsage"], self._host.config.stages_seed)
+
+    async def answer(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the page of whichever Metric has this path now, None where none has."""
+        for rule in self._metrics:
+            if (match := path_pattern(rule.spec.path).match(request.path)) is not None:
+                return await self._answering(rule)(replace(request, params=match.groupdict()))
+        return None
 
     def routes(self) -> list[tuple[str, Callable[[HttpRequest], Awaitable[HttpResponse]]]]:
         """Return the paths of all Metrics with their answers."""

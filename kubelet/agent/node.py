@@ -47,6 +47,10 @@ class NodeShell(Tenant):
         """Take the Node as the API server has it."""
 
     @abstractmethod
+    def report_soon(self) -> None:
+        """Write the Node's status."""
+
+    @abstractmethod
     def node_gone(self) -> None:
         """Our Node was deleted."""
 

@@ -55,6 +55,10 @@ class Tenant(ABC):
         """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
 
     @abstractmethod
+    def stages_changed(self) -> None:
+        """Go on with the stages that the host has now."""
+
+    @abstractmethod
     def capacity_changed(self, text: str) -> None:
         """Take what the machine has from now on: a JSON object as `kubelet/node/definition.py` reads it, or nothing."""
 

@@ -8,26 +8,26 @@ ResourceSlices are listed as often.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from kubelet.agent.node import NodeShell
-from kubelet.effects import Operation, Outbox, PlayStage, StageApply, StageDelete, StageEvent, StagePatch
-from kubelet.stages.lifecycle import Draws, Life, operations
+from kubelet.effects import Outbox, PlayStage
 from kubelet.stages.manager import FAILED, StageManager
-from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import TemplateError
-from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kwok.documents import STAGE
+from services.api.kwok.stages.lifecycle import Draws, Life, operations
+from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent
+from services.api.kwok.stages.stage import Stage
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 from services.api.wire import Api, Request, encode
-from services.client.client import delete_request
 from services.client.informer import Informer
+from services.client.stage_calls import DEADLINE_S, SLICES, Outcome, Target, ask, requests_of
 
-SLICES = "resourceslices.resource.k8s.io"
 STAGE_TIMERS = ("stage-node", "read-node", "read-slices")
 STAGE_SLICE = "stage-slice/"
 """What timers of stages of a slice are called, before its name."""
@@ -36,32 +36,15 @@ READ_PERIOD_S = 10.0
 log = structlog.get_logger()
 
 
-class Outcome(NamedTuple):
-    """How playing ended: the last code (0: no answer came), what a refusal said, and the object after it."""
-
-    code: int
-    said: str = ""
-    body: bytes = b""
-
-
-class Target(NamedTuple):
-    """The object that a stage is played on. `resource`: pods, nodes or slices."""
-
-    resource: str
-    key: Key
-    uid: str
-    is_deleting: bool = False
-
-
 class StagePlayer:
     """The stages of one node."""
 
     def __init__(self, node: NodeShell, out: Outbox) -> None:
         self._host, self._node, self._out = node.host, node, out
         host = node.host
-        self._of_pods = tuple(s for s in host.stages if s.kind == "Pod")
-        self._of_node = tuple(s for s in host.stages if s.kind == "Node")
-        self._of_slices = tuple(s for s in host.stages if s.kind == "ResourceSlice")
+        self._of_pods = self._of("Pod")
+        self._of_node = self._of("Node")
+        self._of_slices = self._of("ResourceSlice")
         self._slices: dict[str, tuple[str, Life]] = {}
         """The lives of the node's ResourceSlices with their uids, by name."""
         self._start_s = host.clock.now()
@@ -69,6 +52,28 @@ class StagePlayer:
         """Of a Node that stages move: they, not the kubelet, write its status."""
         self._pods: Informer[KubeletPod] | None = None
         self._manager: StageManager | None = None
+
+    def _of(self, kind: str) -> tuple[Stage, ...]:
+        return tuple(stage for stage in self._host.stages if stage.kind == kind and stage.is_of_kubelets)
+
+    def stages_changed(self) -> None:
+        """Go on with the stages that the host has now: whatever they move is chosen anew."""
+        now, wall_s = self._node.now(), self._host.clock.wall()
+        if (stages := self._of("Pod")) != self._of_pods:
+            self._of_pods = stages
+            if self._manager is not None:
+                self._manager.replace(stages, now)
+        if (stages := self._of("ResourceSlice")) != self._of_slices:
+            self._of_slices = stages
+            for name, (_, life) in self._slices.items():
+                self._arm_slice(name, life.replace(stages, now, wall_s))
+            self.registered()
+        if (stages := self._of("Node")) != self._of_node:
+            self._of_node = stages
+            if self._life is not None:
+                self._arm(self._life.replace(stages, now, wall_s))
+            if self._node.is_registered:
+                self._node.spawn(self._read())
 
     def _context(self, now: float) -> Context:
         report, times = self._node.report, self._host.times
@@ -84,7 +89,7 @@ class StagePlayer:
     def follow(self, pods: Informer[KubeletPod], new_ip: Callable[[KubeletPod], str]) -> StageManager | None:
         """Return what moves the pods that stages choose, before the first of them is seen; None: there are none."""
         self._pods = pods
-        if self._of_pods:
+        if self._of_pods or STAGE in self._host.kwok_kinds:
             self._manager = StageManager(
                 self._of_pods,
                 seed=self._host.config.stages_seed,
@@ -114,15 +119,18 @@ class StagePlayer:
 
     def registering(self, stored: Document, status: Document) -> None:
         """Leave out of the first status what the stages of this Node are to say."""
+        self._choose(stored)
+        if not self._node.writes_status:
+            del status["conditions"]
+
+    def _choose(self, stored: Document) -> None:
+        """See whether stages move this Node, and whether they or the kubelet write its status."""
         chosen = [stage for stage in self._of_node if stage.selector.chooses(stored) or not stage.writes_status]
         # Stages that say nothing of the status leave it to the kubelet.
         self._node.writes_status = not any(stage.writes_status for stage in chosen)
         if not chosen:
             self._life = None
-            return
-        if not self._node.writes_status:
-            del status["conditions"]
-        if self._life is None:
+        elif self._life is None:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
             self._host.set_timer(self._node.now() + READ_PERIOD_S, self._node, "read-node")
 
@@ -200,6 +208,8 @@ class StagePlayer:
     def fire(self, what: str, now: float) -> None:
         """A timer about the Node or its slices is due."""
         if what == "read-slices":
+            if not self._of_slices:
+                return
             self._host.set_timer(now + READ_PERIOD_S, self._node, "read-slices")
             self._node.spawn(self._read_slices())
             return
@@ -240,7 +250,13 @@ class StagePlayer:
 
     async def _read(self) -> None:
         try:
-            self.seen_node(await self._node.client.get("nodes", Key("", self._node.name)))
+            stored = await self._node.client.get("nodes", Key("", self._node.name))
+            if STAGE in self._host.kwok_kinds:
+                was_ours = self._node.writes_status
+                self._choose(stored)
+                if self._node.writes_status and not was_ours:
+                    self._node.report_soon()
+            self.seen_node(stored)
         except NotFound:
             self._node.node_gone()
         except (ApiError, UnknownOutcome) as error:
@@ -267,37 +283,14 @@ class StagePlayer:
                 if applied.body:
                     self._seen_slice(msgspec.json.decode(applied.body))
                 continue
-            for request in _requests(operation, target, traceparent):
+            for request in requests_of(operation, target, traceparent):
                 is_own = (
                     request.subresource == "status" or isinstance(operation, StageDelete) or target.resource == SLICES
                 )
-                outcome = await _ask(own if is_own else host, request)
+                outcome = await ask(own if is_own else host, request)
                 if not 200 <= outcome.code < 300:
                     return outcome
         return outcome
-
-
-def _requests(operation: StagePatch | StageDelete, target: Target, traceparent: str) -> list[Request]:
-    resource, key, uid = target.resource, target.key, target.uid
-    if isinstance(operation, StageDelete):
-        # What runs is not cut short by its node (X-NR8): it is first asked to end, then confirmed.
-        graces = (0,) if target.is_deleting else (None, 0)
-        return [delete_request(resource, key, uid=uid, grace_period_s=s, traceparent=traceparent) for s in graces]
-    return [
-        Request(
-            verb="patch",
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            subresource=operation.subresource,
-            patch_type=operation.type,
-            uid=uid,
-            body=encode(operation.body),
-            traceparent=traceparent,
-            field_manager="kubelet-stages",
-            deadline_s=CALL_DEADLINE_S,
-        )
-    ]
 
 
 async def _apply(own: Api, operation: StageApply, traceparent: str) -> Outcome:
@@ -309,21 +302,9 @@ async def _apply(own: Api, operation: StageApply, traceparent: str) -> Outcome:
         body=encode(operation.document),
         traceparent=traceparent,
         field_manager="kubelet-stages",
-        deadline_s=CALL_DEADLINE_S,
+        deadline_s=DEADLINE_S,
     )
-    outcome = await _ask(own, request)
+    outcome = await ask(own, request)
     if outcome.code == 409:
-        outcome = await _ask(own, msgspec.structs.replace(request, verb="update"))
+        outcome = await ask(own, msgspec.structs.replace(request, verb="update"))
     return outcome
-
-
-async def _ask(api: Api, request: Request) -> Outcome:
-    try:
-        response = await api.call(request)
-    except UnknownOutcome as error:
-        return Outcome(0, str(error))
-    if response.is_ok:
-        return Outcome(response.code, "", response.body)
-    if response.code == 404 and request.verb == "delete":
-        return Outcome(200)
-    return Outcome(response.code, response.error().message)

@@ -34,7 +34,6 @@ from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked, service_
 from kubelet.runtime.shell import Context, Stdin, start
 from kubelet.view import KubeletContainer, KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.kwok.documents import Configuration
 from services.api.meta import Document, Key
 from services.api.times import seconds_of
 from services.api.wire import Request, Response
@@ -145,7 +144,7 @@ class Streams:
 
     def __init__(self, agents: Callable[[], Sequence[StreamedNode]], kwok: KwokStreams | None = None) -> None:
         self._agents = agents
-        self._kwok = kwok or KwokStreams(Configuration(), runs_commands=False)
+        self._kwok = kwok or KwokStreams()
         self._sessions: set[asyncio.Task[None]] = set()
         self._files: dict[Run, FileSystem] = {}
         self._shared: dict[str, dict[str, Directory]] = {}

@@ -7,6 +7,7 @@ Source: kubernetes-sigs/kwok pkg/kwok/server; decision 0073.
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -29,16 +30,17 @@ BLOCK_BYTES: Final = 32 << 10
 
 
 class KwokStreams:
-    """The documents of these kinds. `runs_commands`: those of an Exec with `local` run on this machine."""
+    """The documents of these kinds, as `documents` returns them at any time.
 
-    def __init__(self, configuration: Configuration, *, runs_commands: bool) -> None:
-        self._logs, self._attaches = configuration["Logs"], configuration["Attach"]
-        self._execs, self._forwards = configuration["Exec"], configuration["PortForward"]
-        self._runs_commands = runs_commands
+    `runs_commands`: those of an Exec with `local` run on this machine.
+    """
+
+    def __init__(self, documents: Callable[[], Configuration] = Configuration, *, runs_commands: bool = False) -> None:
+        self._documents, self._runs_commands = documents, runs_commands
 
     def log_file(self, key: Key, container: str, *, previous: bool) -> str | None:
         """Return the path of a container's log, "" where only the other run has one; None: no document is for it."""
-        found = self._logs.find(key, container)
+        found = self._documents()["Logs"].find(key, container)
         if found is None:
             return None
         path = found.entry.previous_logs_file if previous else found.entry.logs_file
@@ -46,12 +48,12 @@ class KwokStreams:
 
     def attached_file(self, key: Key, container: str) -> str | None:
         """Return the path of what clients are shown that attach; None: no document is for the container."""
-        found = self._attaches.find(key, container)
+        found = self._documents()["Attach"].find(key, container)
         return _path(found.rule, found.entry.logs_file) if found is not None else None
 
     def exec_of(self, key: Key, container: str) -> Exec | None:
         """Return what is said of commands in a container; None: nothing."""
-        found = self._execs.find(key, container)
+        found = self._documents()["Exec"].find(key, container)
         entry: Exec | None = found.entry if found is not None else None
         return entry
 
@@ -61,15 +63,14 @@ class KwokStreams:
 
     def forward_of(self, key: Key, port: int) -> Forward | None:
         """Return where a port leads; None: no document says."""
-        found = self._forwards.find(key, port)
+        found = self._documents()["PortForward"].find(key, port)
         entry: Forward | None = found.entry if found is not None else None
         return entry
 
     def forwards(self, key: Key) -> bool:
         """Whether any port of the pod leads somewhere."""
-        return any(
-            rule.selector.matches(key) if rule.selector is not None else rule.key == key for rule in self._forwards.all
-        )
+        rules = self._documents()["PortForward"].all
+        return any(rule.selector.matches(key) if rule.selector is not None else rule.key == key for rule in rules)
 
 
 def _path(rule: Rule, path: str) -> str:

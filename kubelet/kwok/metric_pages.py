@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubelet.kwok.node_usage import NodeUsage, containers
-from kubelet.stages.template_functions import float_text
 from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
 from services.api.kwok.kinds.metric import Metric, Spec
+from services.api.kwok.stages.template_functions import float_text
 from services.api.meta import Document
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

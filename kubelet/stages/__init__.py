@@ -1,1 +1,1 @@
-"""KWOK Stages: lives of pods and nodes as data, read from files and played by the kubelet."""
+"""The pods of a node that KWOK Stages move (services/api/kwok/stages)."""

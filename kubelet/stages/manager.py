@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from kubelet.effects import Operation, Outbox, PlayStage, SetTimer, StagePatch
+from kubelet.effects import Outbox, PlayStage, SetTimer
 from kubelet.pod.context import WallTimes
-from kubelet.stages.lifecycle import Draws, Life, operations
-from kubelet.stages.stage import Stage
-from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import TemplateError
 from kubelet.view import KubeletPod, WorkerKey
+from services.api.kwok.stages.lifecycle import Draws, Life, operations
+from services.api.kwok.stages.operation import Operation, StagePatch
+from services.api.kwok.stages.stage import Stage
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 
 FAILED = "StageFailed"
@@ -47,10 +48,23 @@ class StageManager:
         self._context, self._new_ip, self._read, self._out = context, new_ip, read, out
         self.pods: dict[WorkerKey, StagedPod] = {}
 
+    def replace(self, stages: tuple[Stage, ...], now: float) -> None:
+        """Move all pods by these stages from now on."""
+        self._stages = stages
+        for key, staged in self.pods.items():
+            self._arm(key, staged.life.replace(stages, now, self._wall_s(now)))
+
     def chooses(self, pod: KubeletPod) -> bool:
         """Whether stages move this pod at all."""
         document = self._read(pod.metadata.key)
         return document is not None and any(stage.selector.chooses(document) for stage in self._stages)
+
+    def wants(self, pod: KubeletPod, now: float) -> bool:
+        """Whether a stage may be next for a pod that runs in containers."""
+        document = self._read(pod.metadata.key)
+        return document is not None and any(
+            stage.selector.matches(document, self._wall_s(now)) for stage in self._stages
+        )
 
     def took(self, pod: KubeletPod) -> bool:
         """Whether a previous kubelet let stages move this pod already, or none may run it any more."""

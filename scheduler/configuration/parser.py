@@ -41,6 +41,14 @@ class ConfigurationError(ValueError):
         self.problems = problems
 
 
+def _named(error: yaml.YAMLError) -> str:
+    """Return place and problem of a mistake in YAML, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
+
+
 def read(text: str) -> KubeSchedulerConfiguration:
     """Return the file as a document. Raises: ConfigurationError naming every unknown or repeated field."""
     try:
@@ -50,7 +58,7 @@ def read(text: str) -> KubeSchedulerConfiguration:
         repeated = list(_repeated(root, ""))
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigurationError([f"not YAML: {' '.join(str(error).split())}"]) from None
+        raise ConfigurationError([f"not YAML: {_named(error)}"]) from None
     except RecursionError:
         raise ConfigurationError(["nested too deeply"]) from None
     if repeated:

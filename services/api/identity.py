@@ -50,6 +50,8 @@ class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_STAGES = Stages()
+EVERY_STAGE = Stages(StageFields((ANY,), (ANY,), (ANY,)), StageFields((ANY,), (ANY,), (ANY,)))
+"""Of hosts that follow Stage objects: which there will be is not known at the start (decision 0078)."""
 
 
 class Hosting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -159,6 +161,8 @@ ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 """The shared informers and the leader election of the controllers act as this one."""
+STAGE_PLAYER = Identity("system:controller:kwok-stages")
+"""Who moves by KWOK's Stages what no kubelet hosts (decision 0078)."""
 MONITOR = Identity("system:monitor")
 """Who scrapes: metrics and health, of every process (guarantees 8.3)."""
 PAGE = Identity("keplab:ui")

@@ -21,10 +21,14 @@ import msgspec
 
 from apiserver_fake.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
-from kubelet.stages.document import StageError, load_stages
-from kubelet.stages.rights import rights_of
+from scheduler.configuration.parser import ConfigurationError
+from scheduler.configuration.parser import read as read_configuration
 from services.api.errors import UNREADABLE
-from services.api.kwok.documents import KwokError, load
+from services.api.identity import EVERY_STAGE
+from services.api.kwok.definitions import chosen
+from services.api.kwok.documents import STAGE, KwokError, load
+from services.api.kwok.stages.document import StageError, load_stages
+from services.api.kwok.stages.rights import rights_of
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
@@ -68,16 +72,37 @@ def check(given: dict[str, Any]) -> None:
         except ValueError as error:
             raise click.UsageError(f"--role {error}") from None
     _check_simulator(given)
+    _check_scheduler_config(given["scheduler_config"])
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
-        given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
+        crds = given["crds"] = chosen(given["enable_crds"]) if given["enable_crds"] else ()
+    except ValueError as error:
+        raise click.UsageError(f"--enable-crds {error}") from None
+    try:
+        rights = rights_of(load_stages(str(path) for path in given["stages"]))
+        given["stage_rights"] = EVERY_STAGE if STAGE in crds else rights
         kwok = load((str(path) for path in given["stages"]), runs_commands=given["host_commands"])
         given["usage_files"] = given["stages"] if kwok["ResourceUsage"] else ()
     except (StageError, KwokError) as error:
         raise click.UsageError(f"--stages {error}") from None
     given["audit"] = _audit_policy(given["audit"])
+
+
+def _check_scheduler_config(path: Path | None) -> None:
+    """Read the scheduler's configuration; what plugins say of their arguments only the scheduler knows. Raises:
+    UsageError."""
+    if path is None:
+        return
+    try:
+        read_configuration(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise click.UsageError(f"--scheduler-config {path}: not UTF-8") from None
+    except OSError as error:
+        raise click.UsageError(f"--scheduler-config {path}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise click.UsageError(f"--scheduler-config {path}: {error}") from None
 
 
 def _check_simulator(given: dict[str, Any]) -> None:
@@ -234,6 +259,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
                 "--cluster-objects",
                 *_audit(given),
                 *(text for path in given["usage_files"] for text in ("--kwok", str(path.absolute()))),
+                *_crds(given),
                 *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
             ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
@@ -241,11 +267,14 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
                 "--custom-resources",
                 *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
                 *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
+                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(("--enable-crds", ",".join(given["crds"])) if given["crds"] else ()),
             ],
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
-                *(["--host-commands"] if given["host_commands"] else []),
+                *_crds(given),
+                *(["--host-commands"] if given["host_commands"] and not given["crds"] else []),
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),
@@ -264,6 +293,13 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         has_faults=given["faults"] or given["ui"],
     )
     return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show, has_page=given["ui"]))
+
+
+def _crds(given: dict[str, Any]) -> list[str]:
+    """Return the flags by which objects of KWOK's kinds count."""
+    if not given["crds"]:
+        return []
+    return ["--enable-crds", ",".join(given["crds"]), *(["--host-commands"] if given["host_commands"] else [])]
 
 
 def _audit(given: dict[str, Any]) -> list[str]:

@@ -1,7 +1,9 @@
 """How groups of commands show themselves: whole lines at every width, and a name that was meant for one mistyped."""
 
 import difflib
+import re
 import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -12,6 +14,10 @@ WIDTH_MAX = 110
 NARROW = 60
 """Below so many columns a definition stands under its term."""
 SIMILAR = 0.65
+KEPT = "\b"
+"""What click takes for: the lines of this paragraph stay as they are."""
+EXAMPLE = re.compile(r"(?P<command> +\S.*?\S) {2,}(?P<purpose>\S.*)")
+UNDER = " " * 6
 
 
 class Formatter(click.HelpFormatter):
@@ -24,6 +30,41 @@ class Formatter(click.HelpFormatter):
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write terms with their definitions; on a narrow terminal a definition goes under its term."""
         super().write_dl(list(rows), col_max if self.width >= NARROW else 2, col_spacing)
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs. Those marked KEPT keep their lines where they fit: prose is wrapped, what an example is
+        for goes under its command, and a command stays one line."""
+        columns = self.width - self.current_indent
+        super().write_text("\n\n".join(_fitted(each, columns) for each in text.split("\n\n")))
+
+
+def _fitted(paragraph: str, width: int) -> str:
+    """Return a paragraph that keeps its lines with all of them within the width, but for words and commands."""
+    mark, *lines = paragraph.split("\n")
+    if mark.strip() != KEPT or all(len(line) <= width for line in lines):
+        return paragraph
+    fitted: list[str] = []
+    for line in _sentences(lines):
+        example = EXAMPLE.fullmatch(line)
+        if len(line) <= width or (line.startswith(" ") and example is None):
+            fitted.append(line)
+        elif example is None:
+            fitted += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+        else:
+            fitted.append(example["command"])
+            fitted += textwrap.wrap(example["purpose"], width, initial_indent=UNDER, subsequent_indent=UNDER)
+    return "\n".join([KEPT, *fitted])
+
+
+def _sentences(lines: Iterable[str]) -> list[str]:
+    """Join lines that are not indented and go on in the next."""
+    joined: list[str] = []
+    for line in lines:
+        if joined and not line.startswith(" ") and joined[-1][:1] not in {" ", ""} and joined[-1][-1] not in ".:":
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    return joined
 
 
 class Context(click.Context):

@@ -131,9 +131,9 @@ def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> st
     return _kept(runs, record, scenario, b"")
 
 
-def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str]) -> str:
+def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str], scenario: Path) -> str:
     """Keep the record of a comparison and its document; return its id, or nothing, after a warning. `assignments`: the
-    switches that all arms share."""
+    switches that all arms share; `scenario`: its file."""
 
     def record(origin: Origin) -> RunRecord:
         return RunRecord(
@@ -153,7 +153,7 @@ def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str]) -
             seeds=made.seeds,
         )
 
-    return _kept(runs, record, Path(made.provenance.scenario_path), msgspec.json.encode(made))
+    return _kept(runs, record, scenario, msgspec.json.encode(made))
 
 
 def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:

@@ -6,6 +6,7 @@ that are installed with keplab: `runaway` is `experiments/runaway/runaway.txt`.
 
 import difflib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -42,6 +43,16 @@ def find(text: str) -> Path:
         if found or (top / path).exists():
             return found[0] if found else top / path
     return path
+
+
+def called(path: Path) -> str:
+    """Return how a file is called in a command that is typed elsewhere: one that came with keplab by its place
+    below `experiments/`, which `find` knows from any folder, another by its path."""
+    with suppress(ValueError):
+        inside = Path(FOLDER) / path.relative_to(shipped())
+        if find(str(inside)) == path:
+            return str(inside)
+    return str(path)
 
 
 def names() -> dict[str, str]:

@@ -28,6 +28,7 @@ from apiserver_fake.storage.records import Kept
 from apiserver_fake.storage.sqlite import STORE_FORMAT, SqliteJournal
 from services.api.errors import UNREADABLE
 from services.api.times import format_time
+from services.runtime.etcd_members import FOLDER as ETCD
 from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, holder, make_data_directory, read_state
 from services.runtime.real import write_atomically
 from services.scenarios.past import State
@@ -264,7 +265,8 @@ def _extract(path: Path, folder: Path) -> None:
 def restore(path: Path, data: Path) -> About:
     """Have the directory hold what a snapshot has; keys, tokens and logs stay. Raises: SnapshotError, OSError.
 
-    Nothing is changed before all of the file was read.
+    Nothing is changed before all of the file was read. An etcd of the mesh's own goes with its data: what it has is
+    another state than that of the kubelets beside it.
     """
     about = about_of(path)
     if holder(data) > 0 or read_state(data) is not None:
@@ -276,4 +278,6 @@ def restore(path: Path, data: Path) -> About:
             shutil.rmtree(data / name, ignore_errors=True)
             if (Path(folder) / name).is_dir():
                 os.replace(Path(folder) / name, data / name)
+        for member in (data / ETCD).glob(f"{ETCD}*"):
+            shutil.rmtree(member)
     return about

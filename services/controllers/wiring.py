@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import services.controllers
+from services.api.kwok.documents import STAGE
 from services.api.seams import Component, Seams
 from services.controllers.config import ControllersConfig
 from services.reconcile.controller import Registration, Sign
 from services.runtime.certificates import authority_of
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
-from services.runtime.manager import Manager
+from services.runtime.manager import Beside, Manager
 
 LEASE = "kube-controller-manager"
 
@@ -85,4 +86,30 @@ def build(config: ControllersConfig, seams: Seams) -> Component:
         if each.is_wanted(switches)
     ]
     elector = config.elector(seams, LEASE)
-    return Manager(controllers, seams, elector=elector, follows_definitions=config.custom_resources)
+    return Manager(
+        controllers,
+        seams,
+        elector=elector,
+        follows_definitions=config.custom_resources,
+        beside=_stage_player(config, seams),
+    )
+
+
+def _stage_player(config: ControllersConfig, seams: Seams) -> Sequence[Beside]:
+    """Return what moves objects by KWOK's Stages, nothing where there are none. Raises: StartError."""
+    if not config.stages and not config.enable_crds:
+        return ()
+    # Only here: templates and expressions are large, and few meshes have stages.
+    from services.api.kwok.definitions import chosen
+    from services.api.kwok.stages.document import StageError, load_stages
+    from services.controllers.stage_player import StagePlayer
+
+    try:
+        follows = STAGE in chosen(config.enable_crds)
+    except ValueError as error:
+        raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
+    try:
+        stages = tuple(stage for stage in load_stages(config.stages) if not stage.is_of_kubelets)
+    except StageError as error:
+        raise StartError(f"--stages {error}", EXIT_USAGE) from None
+    return (StagePlayer(seams, stages, seed=config.stages_seed, follows_objects=follows),) if stages or follows else ()

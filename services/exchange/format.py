@@ -97,6 +97,8 @@ class Format:
     """For traces whose tables are a file each: one stream of all."""
     rewrite: Rewrite | None = None
     """Write the file again with its objects edited, and all else as it is."""
+    has_machines: bool = False
+    """Whether Nodes may be among its changes: machines that come and go."""
     is_virtual: bool = False
     """Whether a replay is in virtual time unless it is said otherwise."""
     source: str = ""
@@ -168,7 +170,7 @@ def open_stream(source: Source, reading: Reading, name: str = "") -> tuple[Forma
 
 def nodes_created(source: Source, reading: Reading, name: str = "") -> Iterator[Document]:
     """Yield the Nodes that a file's stream creates after its beginning. Raises: Refused."""
-    wanted = replace(reading, resources=(NODES,))
-    for change in open_stream(source, wanted, name)[1].changes:
+    found, stream = open_stream(source, replace(reading, resources=(NODES,)), name)
+    for change in stream.changes if found.has_machines else ():
         if change.resource == NODES and change.method == "create" and change.document is not None:
             yield change.document

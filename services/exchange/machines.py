@@ -7,8 +7,8 @@ known a moment after it lost its power. Source: simulator 10; kubelet 6.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from services.api.meta import Document, Key, metadata_of
 from services.exchange.stream import Change
@@ -92,12 +92,16 @@ class Machines:
         await self._power.off(node)
         await self._delete(Key("", node))
 
-    def _then(self, node: str, work: Awaitable[None]) -> None:
+    def _then(self, node: str, work: Coroutine[Any, Any, None]) -> None:
         before = self._last.get(node)
 
         async def in_turn() -> None:
-            if before is not None:
-                await asyncio.wait([before])
+            try:
+                if before is not None:
+                    await before
+            except BaseException:
+                work.close()
+                raise
             await work
 
         self._last[node] = asyncio.create_task(in_turn())
@@ -105,3 +109,9 @@ class Machines:
     async def ended(self) -> None:
         """Return once all that was taken is done. Raises: what one of them raised."""
         await asyncio.gather(*self._last.values())
+
+    async def cancel(self) -> None:
+        """Leave what is not done."""
+        for task in self._last.values():
+            task.cancel()
+        await asyncio.gather(*self._last.values(), return_exceptions=True)

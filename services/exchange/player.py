@@ -107,6 +107,15 @@ class Player:
         Raises: Refused: a change cannot be made, or the stream cannot be read on; UnknownOutcome: no answer comes.
         """
         began = self._clock.now() if began_s is None else began_s
+        try:
+            return await self._play(changes, began)
+        except ApiError as error:
+            raise Refused(f"a machine of the recording: {error.message}") from None
+        finally:
+            if self._machines is not None:
+                await self._machines.cancel()
+
+    async def _play(self, changes: Iterable[Change], began: float) -> Played:
         for batch in _batches(changes, is_timed=self._speed != AS_FAST_AS_POSSIBLE):
             due = began + batch[0].at_s / self._speed
             if (wait_s := due - self._clock.now()) > 0 and self._speed != AS_FAST_AS_POSSIBLE:
@@ -117,10 +126,7 @@ class Player:
             await asyncio.gather(*map(self._one, batch))
             self.played.last_s = batch[-1].at_s
         if self._machines is not None:
-            try:
-                await self._machines.ended()
-            except ApiError as error:
-                raise Refused(f"a machine of the recording: {error.message}") from None
+            await self._machines.ended()
         return self.played
 
     async def _one(self, change: Change) -> None:

@@ -15,9 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kubelet.stages.template_functions import Context, Function
-from kubelet.stages.templates import Template, TemplateError
 from services.api.documents import yaml_text
+from services.api.kwok.stages.template_functions import Context, Function
+from services.api.kwok.stages.templates import Template, TemplateError
 from services.api.meta import Document, metadata_of
 from services.exchange.reading import Source, yaml_documents
 from services.exchange.stream import Refused

@@ -21,11 +21,13 @@ from services.scenarios.script.scenario import Scenario
 class Asked:
     """One comparison.
 
-    `shared`: the switches of all arms; `of_arms`: all switches of each; `seed`: the first of `seeds`; `access`: the
-    mesh that runs already; `recording`: the folder for recordings of the runs.
+    `called`: the file as the command names it that repeats this; `shared`: the switches of all arms; `of_arms`: all
+    switches of each; `seed`: the first of `seeds`; `access`: the mesh that runs already; `recording`: the folder for
+    recordings of the runs.
     """
 
     file: Path
+    called: str
     scenario: Scenario
     arms: tuple[Arm, ...]
     shared: Switches
@@ -102,7 +104,7 @@ class Asked:
 
     def command(self) -> str:
         """Return the command that repeats it."""
-        words = ["keplab", "compare", str(self.file)]
+        words = ["keplab", "compare", self.called]
         for arm in self.arms:
             words += ["--arm", arm.text]
         if self.seeds != 1:

@@ -92,6 +92,9 @@ def _no_difference(made: Comparison, seeds: int) -> str:
         )
     if made.is_same:
         return f"{first} The arms have the same switches, and processes add no scatter to what is measured here."
+    if not any(row.differs for row in made.switches):
+        same = "The arms come to the same switches: what one sets, the others have from the scenario or by default."
+        return f"{first} {same}"
     return f"{first} Nothing in this scenario depends on {_switches(made)} with the values compared."
 
 

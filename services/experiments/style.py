@@ -1,10 +1,9 @@
-"""What all pages and pictures share: the palette, the style sheet, the head of a page. Pure.
+"""What all pictures share: the palette, and the style of an SVG that stands by itself. Pure.
 
 The hues are Okabe and Ito's, two of them darkened, so that they stay apart for readers who do not see red or green.
 Graphics have a contrast of 3:1 or more to their ground, texts 4.5:1; colour never stands alone, a sign or a dash says
 the same."""
 
-from html import escape
 from typing import Final, NamedTuple
 
 
@@ -59,40 +58,3 @@ def of_svg(more: str = "") -> str:
 def colour_of(component: str) -> str:
     """Return the colour of a component, by its service's name, as CSS."""
     return f"var(--{component if component in COMPONENTS else 'other'})"
-
-
-STYLE: Final = f"""
-:root {{ color-scheme: light dark; {variables(is_dark=False)} }}
-@media (prefers-color-scheme: dark) {{ @media screen {{ :root {{ {variables(is_dark=True)} }} }} }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 76rem; padding: 0 1.25rem; }}
-h1 {{ font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }}
-h2 {{ font-size: 1.1rem; margin: 1.75rem 0 .5rem; break-after: avoid; }}
-p.about {{ color: var(--soft); max-width: 60rem; white-space: pre-line; margin-top: 0; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right;
-  vertical-align: top; }}
-th {{ font-weight: 600; }} th:first-child, td:first-child {{ text-align: left; }}
-td.text, th.text {{ text-align: left; }}
-.plots {{ display: flex; flex-wrap: wrap; gap: 1.25rem; }} figure {{ margin: 0; break-inside: avoid; }}
-figcaption {{ font-weight: 600; }} figcaption small {{ font-weight: 400; color: var(--soft); }}
-svg {{ max-width: 100%; height: auto; }}
-svg text {{ fill: var(--soft); font: 11px system-ui, sans-serif; }} svg .axis {{ stroke: var(--line); }}
-.bad {{ font-weight: 600; }} .bad::before {{ content: "✕ "; color: var(--failed); }}
-.good::before {{ content: "✓ "; color: var(--running); }} code {{ font-size: .9em; }}
-.scroll {{ overflow-x: auto; }}
-"""
-
-
-def head(title: str, about: str, more: str = "") -> str:
-    """Return the beginning of a self-contained page, down to its heading; no script, nothing fetched. `more`: style
-    of this page alone."""
-    return "\n".join(
-        [
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            "<meta name=viewport content='width=device-width, initial-scale=1'>",
-            f"<title>{escape(title)}</title><style>{STYLE}{more}</style>",
-            f"<h1>{escape(title)}</h1>",
-            *([f"<p class=about>{escape(about)}</p>"] if about else []),
-        ]
-    )

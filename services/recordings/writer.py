@@ -76,6 +76,10 @@ class NotRecordable(ValueError):
     """There can be no recording at that place; the message says why in one line."""
 
 
+class BeingRecorded(NotRecordable):
+    """Another command writes a recording there."""
+
+
 @cache
 def _resource_of_kind() -> dict[str, str]:
     return {each.kind: name for name, each in resources().items()}
@@ -482,7 +486,7 @@ def _begin(path: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        raise NotRecordable(f"{path} is being written by another command") from None
+        raise BeingRecorded(f"{path} is being written by another command") from None
     for name in MEMBERS:
         (path / name).unlink(missing_ok=True)
     return lock

@@ -82,8 +82,8 @@ class HealthServer:
             ("/metrics", lambda request: (200, *exposition(self._metrics(), request.headers.get("accept", "")))),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
-        self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
-        self._upgrades = [(_pattern(path), handler) for path, handler in upgrades]
+        self._routes = [(path_pattern(path), handler) for path, handler in (*own, *routes)]
+        self._upgrades = [(path_pattern(path), handler) for path, handler in upgrades]
         self._guard = guard
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, *(name.lower() for name in allowed_hosts)))
         self._server: asyncio.Server | None = None
@@ -184,8 +184,10 @@ class HealthServer:
         return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$")
+def path_pattern(path: str) -> re.Pattern[str]:
+    """Return what matches a path: `{name}` is one part of it, `{name*}` all that is left."""
+    escaped = re.sub(r"\\\{(\w+)\\\*\\\}", r"(?P<\1>.+)", re.escape(path))
+    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", escaped) + "/?$")
 
 
 def _parsed(head: bytes) -> Head | None:

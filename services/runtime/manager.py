@@ -9,7 +9,7 @@ event line and, when something was done, one span a reconcile.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -464,6 +464,16 @@ def _decode(query: Query, body: bytes | msgspec.Raw) -> View:
         raise ApiError(f"{_resource_of(query)} {query.key} cannot be decoded: {error}") from error
 
 
+class Beside(Protocol):
+    """What works beside the controllers of a process, once it leads."""
+
+    def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
+        """Write under this lease epoch from now on."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+
+
 class Manager:
     """The component that runs controllers: informers, one `ControllerLoop` a controller, optionally an elector.
 
@@ -478,7 +488,9 @@ class Manager:
         *,
         elector: Elector | None = None,
         follows_definitions: bool = False,
+        beside: Sequence[Beside] = (),
     ) -> None:
+        self._beside = beside
         views: dict[type[View], None] = {}
         for each in controllers:
             declared = (each.reconciles, *each.owns, *(watch.view for watch in each.watches), *each.reads)
@@ -500,11 +512,11 @@ class Manager:
                 await informer.wait_until_synced()
             if self._elector is not None:
                 epoch = await self._elector.acquire()
-                for loop in self._loops:
-                    loop.lead(epoch, self._elector.deposed)
+                for led in (*self._loops, *self._beside):
+                    led.lead(epoch, self._elector.deposed)
                 group.create_task(self._elector.hold())
-            for loop in self._loops:
-                group.create_task(loop.run())
+            for each in (*self._loops, *self._beside):
+                group.create_task(each.run())
 
     def log_sync(self) -> None:
         """Write a `cache.sync` line for each cache."""

@@ -38,12 +38,15 @@ FOLDERS = (
     "kubelet",
     "logs",
     RUN_FOLDER,
+    "simulator",
     "spans",
     SOCKETS_FOLDER,
 )
 """What a mesh has below its directory."""
-NAMES = frozenset((*FOLDERS, "kubeconfig", "mesh", "supervisor", "ui"))
-"""And files, by what stands before the first dot."""
+RECORDING = "ui.keprec"
+"""What the live page records: a folder, and a file once it ended."""
+FILES = ("kubeconfig", STATE_FILE, LOCK_FILE, "supervisor.sock", "supervisor.log", RECORDING)
+"""And the files beside them; one that is being replaced goes on after a dot."""
 
 
 class AlreadyRunning(MeshError):
@@ -58,7 +61,7 @@ def make_data_directory(data_dir: Path) -> bool:
     """
     is_new = not data_dir.exists()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if {path.name.partition(".")[0] for path in data_dir.iterdir()} <= NAMES:
+    if all(is_meshs(path) for path in data_dir.iterdir()):
         make_private(data_dir)
     return is_new
 
@@ -116,6 +119,13 @@ def discard_lock(data_dir: Path, *, is_new: bool) -> None:
             data_dir.rmdir()
 
 
+def is_meshs(path: Path) -> bool:
+    """Whether a mesh has put that into its directory: a folder or a file of its own, by the whole name."""
+    if path.is_dir() and not path.is_symlink():
+        return path.name in FOLDERS or path.name == RECORDING
+    return any(path.name == name or path.name.startswith(f"{name}.") for name in FILES)
+
+
 def purge(data_dir: Path) -> list[str]:
     """Remove what a mesh has put into its directory, and the directory when nothing else is in it; return the names of
     what is left, which is others'. Nothing is removed where no mesh ever ran. Raises: AlreadyRunning, OSError."""
@@ -123,7 +133,7 @@ def purge(data_dir: Path) -> list[str]:
         return sorted(path.name for path in data_dir.iterdir()) if data_dir.is_dir() else []
     fd = lock(data_dir)  # no mesh may begin meanwhile
     try:
-        for path in [path for path in data_dir.iterdir() if path.name.partition(".")[0] in NAMES]:
+        for path in [path for path in data_dir.iterdir() if is_meshs(path)]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name != LOCK_FILE:

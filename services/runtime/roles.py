@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from services.api.errors import UNREADABLE
-from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, Identity
+from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, STAGE_PLAYER, Identity
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return the users that the controllers of the controller manager act as."""
-    return tuple(Identity(role.user) for role in controller_roles())
+    """Return the users that the controllers of the controller manager act as, and what moves objects by Stages."""
+    return (*(Identity(role.user) for role in controller_roles()), STAGE_PLAYER)
 
 
 def claim_controller_identities() -> tuple[Identity, ...]:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
-from services.api.kwok.documents import load
+from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Identity, Stages, controller_identity, node_identity
+from services.api.kwok.documents import STAGE, load
+from services.api.kwok.stages.document import load_stages
+from services.api.kwok.stages.rights import rights_of
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
@@ -42,6 +44,7 @@ class MeshPlan:
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
     `traced`: keep every span; it changes no decision, but costs time. `origin`: resource attributes
     of these spans that name the run. `stages`: files of KWOK documents, Stages and its other kinds.
+    `enable_crds`: kinds of KWOK's of which there may be objects.
     `own_switches`: by process or component, what is set there otherwise than everywhere. `window_s`: seconds for which
     the API server keeps changes, none besides; None: as ever. `state`: what a simulated mesh begins from, if anything.
     """
@@ -56,6 +59,7 @@ class MeshPlan:
     origin: Mapping[str, str] = field(default_factory=dict)
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
+    enable_crds: tuple[str, ...] = ()
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     window_s: float | None = None
     state: State | None = None
@@ -66,6 +70,11 @@ class MeshPlan:
     def usage_files(self) -> tuple[str, ...]:
         """The files of KWOK documents, if any of them says what pods use. Raises: KwokError."""
         return self.stages if self.stages and load(self.stages)["ResourceUsage"] else ()
+
+    @property
+    def stage_rights(self) -> Stages:
+        """What kubelet hosts may change of metadata. Raises: StageError."""
+        return EVERY_STAGE if STAGE in self.enable_crds else rights_of(load_stages(self.stages))
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from services.api.errors import NotFound
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
-from services.api.meta import AnyObject, Document, View
+from services.api.meta import AnyObject, Document, Resource, View
 from services.api.resources import resources
 from services.api.seams import Clock, Random
 from services.api.wire import Api
@@ -46,19 +47,27 @@ class Observer:
     """Implements `expectation.World`; call `on_change` to hear that something changed. `recorded`: what a scenario's
     own measures read."""
 
-    def __init__(self, api: Api, clock: Clock, random: Random, recorded: Recorded | None = None) -> None:
+    def __init__(
+        self, api: Api, clock: Clock, random: Random, recorded: Recorded | None = None, defined: Iterable[Resource] = ()
+    ) -> None:
+        """`defined`: kinds that definitions define, to be followed as well."""
         self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
         self.recorded = recorded if recorded is not None else Recorded()
         self.started_s = clock.now()
         self._clock = clock
         self._informers: dict[str, Informer[Any]] = {}
-        self._created: dict[str, dict[str, str]] = {name: {} for name in RESOURCES}
-        self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {name: {} for name in RESOURCES}
+        self._created: dict[str, dict[str, str]] = {}
+        self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {}
         self._handlers: list[Callable[[str], None]] = []
-        for name in RESOURCES:
+        followed: list[str | Resource] = [*RESOURCES, *defined]
+        for resource in followed:
+            name = resource if isinstance(resource, str) else resource.name
+            self._created[name], self._decoded[name] = {}, {}
             view = VIEWS.get(name, AnyObject)
             place = NAMESPACES.get(name, "")
-            informer: Informer[Any] = Informer(api, view, clock=clock, random=random, resource=name, namespace=place)
+            informer: Informer[Any] = Informer(
+                api, view, clock=clock, random=random, resource=resource, namespace=place
+            )
             informer.on_change(self._handler(name))
             self._informers[name] = informer
 
@@ -110,10 +119,13 @@ class Observer:
 
     async def wait_until_rv(self, rv: int, resource: str) -> None:
         """Return when this resource has been seen up to that version."""
-        await self._informers[resource].wait_until_rv(rv)
+        if resource in self._informers:
+            await self._informers[resource].wait_until_rv(rv)
 
     def documents(self, resource: str) -> Iterable[Document]:
-        """Return what is stored now; each version is decoded once."""
+        """Return what is stored now; each version is decoded once. Raises: NotFound for a kind that is not followed."""
+        if resource not in self._informers:
+            raise NotFound(f"{resource}: no such kind is served; `enable-crds` serves KWOK's")
         lister, decoded = self._informers[resource].lister, self._decoded[resource]
         found: list[Document] = []
         for view in lister.all():

@@ -14,10 +14,10 @@ import msgspec
 
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
-from kubelet.stages.document import load_stages, read_stages
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.kwok.documents import load, read
+from services.api.kwok.stages.document import load_stages, read_stages
 from services.api.meta import Document
 from services.api.switches import Switches, Value
 from services.runtime.real import seeded_random
@@ -38,7 +38,7 @@ from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.blocks import BlockError, located
 from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
-from services.scenarios.script.operations import Operation, as_scenario, is_operations, read_operations
+from services.scenarios.script.operations import Operation, as_scenario, is_operations, mistaken_object, read_operations
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.streams import coming_nodes
 from services.scenarios.script.verbs import read_scenario
@@ -70,6 +70,8 @@ def load_scenario(path: str | Path) -> Scenario:
         except ValueError as error:
             raise ScriptError(f"{path}: {error}") from None
         operations, text = tuple(found), as_scenario(name, found)
+    elif mistake := mistaken_object(text):
+        raise ScriptError(f"{path}: {mistake}")
     scenario = replace(read_scenario(text, str(path)), operations=operations)
     measures_of(scenario)
     return scenario
@@ -142,6 +144,7 @@ def plan_of(
         engine=engine,
         schedulers=scenario.schedulers,
         stages=scenario.stages,
+        enable_crds=scenario.enable_crds,
         hosts=scenario.hosts,
         own_switches=scenario.own_switches,
         window_s=scenario.window_s,

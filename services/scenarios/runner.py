@@ -12,6 +12,7 @@ from typing import Any
 
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
+from services.api.kwok.definitions import resource_of
 from services.client.client import Client
 from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
@@ -109,7 +110,9 @@ async def run_scenario(
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = chance or random.Random("teller")
-    observer = Observer(recorder.observed(api) if recorder is not None else api, mesh.clock, chance, recorded)
+    followed = recorder.observed(api) if recorder is not None else api
+    defined = [resource_of(kind) for kind in scenario.enable_crds]
+    observer = Observer(followed, mesh.clock, chance, recorded, defined)
     if recorder is not None:
         recorder.begin(mesh.clock, observer.started_s)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s

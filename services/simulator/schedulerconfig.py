@@ -64,6 +64,12 @@ class SchedulerConfiguration:
     def in_force(self) -> Document:
         """Return the configuration with every default and each profile's plugins. Raises: Invalid."""
         whole: Document = _with_integers({**NO_FILE, **self._checked(self.given())})
+        election = whole.get("leaderElection")
+        if isinstance(election, dict) and election.get("leaderElect", False) is None:
+            # What the file leaves open the mesh decides: one scheduler has no leader; of several it is not known here.
+            del election["leaderElect"]
+            if len(self.schedulers) == 1:
+                election["leaderElect"] = False
         return whole
 
     def extenders(self) -> tuple[Extender, ...]:

@@ -22,7 +22,7 @@ from services.recordings.reader import Recording
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.decisions.difference import Compared, Difference, compare
 from services.scenarios.recorded import decisions_of, explained, queue_at
-from services.scenarios.traces.document import document as trace_document
+from services.scenarios.traces.document import drawn
 from services.scenarios.traces.waterfall import SpanGraph, waterfall
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
@@ -267,17 +267,7 @@ def trace(
     found = waterfall(spans, name, namespace, whole=whole)
     if found is None:
         raise NotFound(f"no span names pod {namespace}/{name}")
-    return {
-        **trace_document(found),
-        "begin_ns": found.begin_ns,
-        "end_ns": found.end_ns,
-        "later": found.later,
-        "rows": [{"span_id": row.span.span_id, "depth": row.depth, "critical": row.is_critical} for row in found.rows],
-        "pieces": [
-            {"what": piece.what, "start_ns": piece.start_ns, "end_ns": piece.end_ns, "span_id": piece.span_id}
-            for piece in found.critical_path
-        ],
-    }
+    return drawn(found)
 
 
 # -- differences -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ counts replace the ones before, and so does what is said of one job or fault; ev
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +34,7 @@ class Outbox:
         """How many strings the page was sent, or will be by what waits."""
         self._is_behind = False
         self._gap: dict[str, Any] | None = None
+        self._rest: Iterator[bytes] = iter(())
         self.waiting_bytes = 0
         self.merged_total = self.cut_lines_total = self.cut_documents_total = 0
 
@@ -88,6 +89,11 @@ class Outbox:
         """Note that so many lines are not sent."""
         self._missed(rv)["lines"] += count
 
+    def put_rest(self, made: Iterator[bytes]) -> None:
+        """Send these frames one by one when nothing else waits: what a recording has cannot come too fast, so none is
+        cut, and none is forgotten by `reset`. They take the place of those that were put before."""
+        self._rest = made
+
     def put(self, kind: int, frame: bytes, about: str = "", rv: int = 0) -> None:
         """Send a document; of rates and counts only the newest is kept. Above the budget that is so for every kind: of
         documents `about` one thing the newest wins."""
@@ -122,7 +128,7 @@ class Outbox:
             return self._caught_up(model)
         for key in self._newest:
             return self._newest.pop(key)
-        return None
+        return next(self._rest, None)
 
     def _caught_up(self, model: Model) -> bytes:
         """Return the next piece of what was merged, as it is now; the last one may have no rows, and says the

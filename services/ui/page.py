@@ -1,4 +1,4 @@
-"""The page in one file: the same modules, and inside it recordings, or a comparison, or both, or runs.
+"""The page in one file: the same modules, and inside it recordings, or a comparison, or both, or runs, or traces.
 
 The file opens from disk, in a browser without a network: modules are `data:` addresses behind the same import map, the
 worker is text that becomes a Blob, and recordings are gzip'd and in base64. What is precomputed comes from the
@@ -60,6 +60,8 @@ PARTS: Final = {
 """What the parts of a file are called."""
 COMPARED: Final = "experiments"
 """The page that shows a comparison, or a run."""
+TRACED: Final = "trace"
+"""The page that shows a pod's trace."""
 LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
@@ -97,12 +99,15 @@ class _Parts:
 
 
 class Embedded(NamedTuple):
-    """What a file opens with: a comparison or runs. `document`: what the page is given of it; `plain`: HTML that is
-    read where no script runs; `name`: what its page is called."""
+    """What a file opens with: a comparison, runs or traces. `document`: what the page is given of it; `plain`: HTML
+    that is read where no script runs; `name`: what its page is called; `page`: which it is; `documents`: what else is
+    asked for, by what it is asked."""
 
     document: Mapping[str, Any]
     plain: str
     name: str = "Comparison"
+    page: str = COMPARED
+    documents: Mapping[str, Any] = {}
 
 
 def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, result: Embedded | None = None) -> Written:
@@ -144,6 +149,8 @@ def page_text(
     whole = _differences(decided)
     if result is not None:
         whole.put_json("result", result.document)
+        if result.documents:
+            whole.put_json("documents", result.documents)
     body += _elements("all", whole, sizes)
     index["meta"] = _meta(listed, result)
     return _page(index, body, result), dict(sizes)
@@ -169,15 +176,16 @@ def _differences(decided: Mapping[str, Sequence[Decision]]) -> _Parts:
 
 
 def _meta(listed: list[dict[str, Any]], result: Embedded | None) -> dict[str, Any]:
-    of_recordings = [name for name in documents.PAGES if name != COMPARED] if listed else []
+    opens = result.page if result is not None else ""
+    of_recordings = [name for name in documents.PAGES if name not in (COMPARED, opens)] if listed else []
     return {
         "version": "",
         "flags": {"write": False, "break": False},
         "runs": listed,
         "first": "0",
         "switches": [],
-        "pages": [*([COMPARED] if result is not None else []), *of_recordings],
-        "opens": COMPARED if result is not None else "",
+        "pages": [*([opens] if opens else []), *of_recordings],
+        "opens": opens,
         "result": result.name if result is not None else "",
         "title": _title(result),
         "palette": documents.palette(),
@@ -217,11 +225,14 @@ def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) 
     begin_s, end_s = recording.time_range
     parts.put_json("history", documents.history(recording))
     lines = list(recording.lines())
-    parts.put_json("lines", list(_lines(recording, lines, detail)))
+    shown, left = shown_of(lines, only_decisions=detail == DECISIONS)
+    parts.put_json("lines", list(_lines(recording, shown)))
     parts.put_json("documents", _documents(recording, lines, whys))
     if detail == EVERYTHING:
         _objects(recording, parts)
     about = {"from_rv": first, "to_rv": last, "t0": begin_s, "t1": end_s, "segments": segments, "detail": detail}
+    if left and detail == EVERYTHING:
+        about["lines_left"] = left
     return about, parts
 
 
@@ -259,9 +270,9 @@ def _stream(all_frames: Iterable[bytes]) -> bytes:
     return b"".join(_LENGTH.pack(len(each)) + each for each in all_frames)
 
 
-def _lines(recording: Recording, lines: Iterable[Line], detail: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines that the page shows."""
-    for line in shown_of(lines, only_decisions=detail == DECISIONS)[0]:
+def _lines(recording: Recording, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    """Yield lines as the page has them."""
+    for line in lines:
         made = {
             "seq": line.seq,
             "t": round(recording.time_of(line), 6),
@@ -297,9 +308,9 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
         **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
     graph = SpanGraph(recording.spans())
-    for pod in itertools.islice(whys.pods, TRACES_MAX) if graph.by_id else ():
-        namespace, _, name = pod.partition("/")
-        _try(made, f"trace/{pod}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
+    traced = dict.fromkeys((pod.namespace, pod.name) for pod in graph.matching("*"))
+    for namespace, name in itertools.islice(traced, TRACES_MAX):
+        _try(made, f"trace/{namespace}/{name}", lambda ns=namespace, of=name: documents.trace(graph, ns, of))  # type: ignore[misc]
     return made
 
 

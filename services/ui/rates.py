@@ -58,12 +58,15 @@ class Rates:
         return kept[-1].values if kept else {}
 
     def process(self, name: str) -> dict[str, Any]:
-        """Return CPU (cores) and memory (bytes) of a process; None where it has not said."""
+        """Return CPU (cores), memory (bytes), and of a kubelet the nodes of a process; None where it has not said."""
         kept = self._samples.get(name)
-        if not kept:
-            return {"cpu": None, "rss_bytes": None}
-        memory = kept[-1].values.get("process_resident_memory_bytes")
-        return {"cpu": _per_s(kept, "process_cpu_seconds_total"), "rss_bytes": memory}
+        values = kept[-1].values if kept else {}
+        return {
+            "cpu": _per_s(kept, "process_cpu_seconds_total") if kept else None,
+            "rss_bytes": values.get("process_resident_memory_bytes"),
+            "nodes": values.get("keplab_kubelet_nodes"),
+            "nodes_ready": values.get("keplab_kubelet_nodes_ready"),
+        }
 
     def link(self, name: str, to: str) -> dict[str, Any] | None:
         """Return the rates of a process's link; None for one that has none."""

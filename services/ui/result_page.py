@@ -1,4 +1,4 @@
-"""The page of a comparison or of runs in one file, for `keplab compare`, `keplab report` and `keplab ui --page`.
+"""The page of a comparison, of runs or of traces in one file, for `keplab compare`, `report`, `trace` and `ui --page`.
 
 Where runs were recorded, the file has the recordings of one seed, one of each arm: that whose runs lie nearest to the
 medians. It never becomes larger than `LARGE`: then objects are left out, and then the recordings, and the page says so.
@@ -13,9 +13,10 @@ from services.experiments.plain import plain
 from services.experiments.representative import representative
 from services.experiments.run_page import RunPage, plain_runs, runs_document
 from services.experiments.shown import page_document
+from services.experiments.trace_page import TracePage, documents, plain_traces, traces_document
 from services.recordings.format import SUFFIX, Unreadable
 from services.recordings.reader import Recording
-from services.ui.page import DECISIONS, EVERYTHING, LARGE, Embedded, page_text
+from services.ui.page import DECISIONS, EVERYTHING, LARGE, TRACED, Embedded, page_text
 
 RECORDED_MAX: Final = 16_000_000
 """Recordings of more bytes than these together are not read: the page of them would take minutes, and be too large."""
@@ -62,6 +63,12 @@ def runs_page(runs: Sequence[RunPage]) -> str:
     """Return the page of runs, without recordings."""
     name = "Run" if len(runs) == 1 else "Runs"
     return page_text((), result=Embedded(runs_document(runs), plain_runs(runs), name))[0]
+
+
+def traces_page(traces: TracePage) -> str:
+    """Return the page of traces; it opens on that of the first pod."""
+    made = Embedded(traces_document(traces), plain_traces(traces), "Trace", TRACED, documents(traces))
+    return page_text((), result=made)[0]
 
 
 def embedded(made: Comparison, recorded: str = "", seed: int | None = None) -> Embedded:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from services.api.errors import ApiError
 from services.recordings import frames
-from services.recordings.writer import NotRecordable
+from services.recordings.writer import BeingRecorded, NotRecordable
 from services.runtime.config import MeshError
 from services.ui.access import Place
 from services.ui.alarms import Alarms
@@ -32,6 +32,8 @@ from services.ui.streams import SpanFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 SHUTDOWN_S: Final = 2.0
+PAGES_MAX: Final = 9
+"""So many servers may record one mesh, each into a file of its own, where none was named."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -120,7 +122,7 @@ async def _parts(
     await live.look()
     if options.recording is not None:
         try:
-            recorder = runs.recorder = LiveRecorder(live, rest, options.recording, settings.version)
+            recorder = runs.recorder = _recorder(options, live, rest, settings.version)
             stack.callback(recorder.close)
             work.append(partial(recorder.run, transport.api))
         except NotRecordable as error:
@@ -137,6 +139,21 @@ async def _parts(
     traces = SpanFiles(place.access.spans) if place.access.spans is not None else None
     objects = Objects(rest, may_write=settings.may_write)
     return Parts(runs, jobs, objects, explainers, alarms, commands, traces), [*work, live.run]
+
+
+def _recorder(options: Options, live: Live, rest: Rest, version: str) -> LiveRecorder:
+    """Begin a recording; where no file was named and another server writes the usual one, in one beside it. Raises:
+    NotRecordable."""
+    assert options.recording is not None
+    path = first = options.recording
+    for number in range(2, PAGES_MAX + 1):
+        try:
+            return LiveRecorder(live, rest, path, version)
+        except BeingRecorded:
+            if options.must_record:
+                raise
+            path = first.with_name(f"{first.stem}-{number}{first.suffix}")
+    return LiveRecorder(live, rest, path, version)
 
 
 async def _together(work: list[Work]) -> None:

@@ -257,7 +257,9 @@ class Runs:
     async def of(self, name: str) -> Run:
         """Return the recording that is meant, of the mesh what is recorded so far. Raises: NotFound."""
         if name in ("", "live") and self.live is not None:
-            found = await self.recorder.recording() if self.recorder is not None else None
+            if self.recorder is None:
+                raise NotFound(f"this mesh is not recorded, so that its past cannot be shown: {self.no_recording}")
+            found = await self.recorder.recording()
             if found is None:
                 raise NotFound("nothing of this mesh is recorded yet")
             return found

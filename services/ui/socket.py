@@ -125,13 +125,17 @@ class Page:
 
     async def _send_recorded_lines(self) -> None:
         assert self._player is not None
-        run, model = self._player.run, self._player.model
-        texts, more = await run.ask(recorded_lines)
-        for begin in range(0, len(texts), LINES_A_FRAME):
-            some = texts[begin : begin + LINES_A_FRAME]
-            self.outbox.put_lines(lines_frame(some, model.rv, model.time), len(some), model.rv)
+        player = self._player
+        texts, more = await player.run.ask(recorded_lines)
+        if self._player is not player:
+            return  # the page went on to something else
+        begins = range(0, len(texts), LINES_A_FRAME)
+        # Made when they are sent: of what is shown then.
+        self.outbox.put_rest(
+            lines_frame(texts[begin : begin + LINES_A_FRAME], player.model.rv, player.model.time) for begin in begins
+        )
         if more:
-            self.outbox.note_missing(more, model.rv)
+            self.outbox.note_missing(more, player.model.rv)
         self._wake.set()
 
     def _leave(self) -> None:
@@ -141,6 +145,7 @@ class Page:
         if self._player is not None:
             self._player.stop()
             self._player = None
+            self.outbox.put_rest(iter(()))
 
     def _refuse(self, message: str) -> None:
         self.outbox.put(0, msgspec.json.encode({"t": "error", "message": message}))

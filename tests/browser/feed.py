@@ -26,6 +26,7 @@ class Feed:
         self.sockets = set()
         self.states = {}
         self.seq = 0
+        self.recording_error = ""
 
     def app(self):
         app = web.Application()
@@ -56,6 +57,7 @@ class Feed:
             "t0": 0,
             "t1": self.cluster.time,
             "wall_s": START,
+            "recording_error": self.recording_error,
         }
         return web.json_response(
             {

@@ -140,3 +140,15 @@ def test_after_many_moves_the_picture_has_as_many_pixels_of_each_colour_as_pods(
     counts = [int(((cluster.pods["phase"] == phase) & ~leaving).sum()) for phase in range(3)]
 
     assert [*counts, int(leaving.sum())] == drawn
+
+
+def test_a_cluster_without_nodes_and_pods_says_so_in_the_picture_and_in_the_table(serve, new_page):
+    page = new_page()
+    page.open(serve(nodes=0, pods=0).address)
+    page.until("() => document.querySelector('.empty.over')")
+    assert "There are no nodes and pods at this version" in page.text(".empty.over")
+    page.keys("T")
+    page.until("() => document.querySelector('.vtable')")
+    assert "There are no nodes at this version." in page.text(".vtable")
+    page.raw.fill("input.filter", "zone=a")
+    page.until("() => document.querySelector('.vtable').textContent.includes('No nodes fit the filter.')")

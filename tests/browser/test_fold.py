@@ -191,3 +191,27 @@ def test_a_server_that_comes_back_is_found_again_and_no_mark_is_doubled(serve, b
 
     assert 1 == page.ask("() => __keplab.state.marks.value.length")
     page.close()
+
+
+def test_a_mesh_that_is_not_recorded_says_so_and_has_its_versions_from_the_event_log(serve, new_page):
+    served = serve(nodes=3, pods=10)
+    served.feed.recording_error = "the disk is full"
+    head = served.feed.cluster.rv
+    page = new_page()
+    page.open(served.address)
+    assert page.text(".banner").startswith(
+        "The past of this mesh cannot be shown, because it is not recorded: the disk is full."
+    )
+
+    def commits(*versions):
+        lines = [
+            {"seq": rv, "mono_ns": rv * 10**6, "comp": "apiserver", "inc": "1", "ev": "store.commit", "rv": rv}
+            for rv in versions
+        ]
+        return frames.frame(frames.LINES, {"lines": lines}, rv=float(head))
+
+    served.send([commits(2, 3, 5), commits(8, 9), commits(9, 10, head + 7)])
+    page.until("() => __keplab.state.lines.value.length === 7")
+    assert [2, 3, 5, 8, 9, 10, head] == page.ask("() => __keplab.view.peek().history.value.rv")
+    page.click(".banner button")
+    page.until("() => !document.querySelector('.banner')")

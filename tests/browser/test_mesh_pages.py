@@ -102,6 +102,55 @@ def choose(page, process):
     page.until("(name) => document.querySelector('.side h2')?.textContent.trim() === name", process)
 
 
+def test_1_every_process_of_the_status_is_there_and_ready_and_one_origin_is_asked(mesh, server, page):
+    page.keys("g", "m")
+    processes = [each["name"] for each in cli(mesh, "status")["processes"]]
+    page.until("(n) => document.querySelectorAll('[data-process]').length === n", len(processes))
+    page.until(
+        "() => [...document.querySelectorAll('[data-process] .state')].every((each) => each.innerText === 'ready')"
+    )
+    shown = page.ask("() => [...document.querySelectorAll('[data-process]')].map((each) => each.dataset.process)")
+
+    assert sorted(processes) == sorted(shown)
+    page.until("() => document.querySelector(\"[data-process='kubelet/h0'] .nodes\")?.innerText === '4 nodes'")
+    assert page.requests
+    assert [] == [each for each in page.requests if not each.startswith((server.base, "data:"))]
+
+
+@pytest.mark.parametrize(("motion", "drawn", "moves"), [("no-preference", ".flow", True), ("reduce", ".arrow", False)])
+def test_20_a_link_with_traffic_moves_or_has_an_arrow_where_motion_is_not_wanted(
+    server, new_page, motion, drawn, moves
+):
+    page = new_page(motion=motion)
+    page.open(f"{server.base}/ui/#t={server.token}")
+    page.keys("g", "m")
+    page.until("(drawn) => document.querySelector(`.link ${drawn}`)", drawn)
+
+    # Which links have traffic changes while it is looked at: what is asked for is asked at one moment.
+    found = "() => [document.querySelectorAll('.link .flow').length, document.querySelectorAll('.link .arrow').length, document.getAnimations().length]"
+    flows, arrows, animations = page.ask(found)
+    assert (moves, moves, not moves) == (flows > 0, animations > 0, arrows > 0)
+
+
+def test_25_where_a_process_is_out_of_reach_the_command_is_shown_to_copy(page):
+    choose(page, "scheduler")
+    page.ask(
+        """() => { const status = {details: {command: 'docker compose kill scheduler'}};
+        __keplab.source().breakIt = () => Promise.reject(Object.assign(new Error('it runs in a container'), {status})); }"""
+    )
+    page.raw.click(".break button >> nth=0")
+    page.until("() => document.activeElement?.closest('dialog')?.textContent.includes('Kill scheduler?')")
+    page.keys("Enter")
+    page.until("() => document.querySelector('dialog pre')")
+
+    assert ("docker compose kill scheduler", "copy") == (
+        page.text("dialog pre"),
+        page.ask("() => document.activeElement.textContent"),
+    )
+    page.keys("Escape")
+    page.until("() => !document.querySelector('dialog')")
+
+
 def test_6_a_gang_at_the_gate_says_how_many_members_it_has_and_wants(server, page):
     metadata = {"name": "gang", "namespace": "default"}
     group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata}
@@ -147,17 +196,33 @@ def test_7_a_pod_that_was_placed_shows_scores_winner_and_ties(mesh, server, page
     expected = cli(mesh, "explain", f"pod/{name}")
     page.ask("(name) => __keplab.select({kind: 'pods', ns: 'default', name})", name)
     page.keys("x")
-    page.until("() => document.querySelector('.overlay .scores tbody tr')")
+    page.until("() => document.querySelector('.overlay table.final tbody tr')")
     rows = page.ask(
-        "() => [...document.querySelectorAll('.scores tbody tr')].map((row) => ({winner: row.classList.contains('winner'), text: row.innerText, final: Number(row.querySelector('td').innerText)}))"
+        "() => [...document.querySelectorAll('table.final tbody tr')].map((row) => ({winner: row.classList.contains('winner'), text: row.innerText, cells: [...row.querySelectorAll('td.num')].map((cell) => cell.innerText)}))"
     )
+    final, most = expected["final"], max(expected["final"].values())
+    best = [node for node, sum_of in final.items() if sum_of == most]
 
-    assert expected["final"][expected["node"]] == rows[0]["final"]
     assert rows[0]["winner"]
     assert expected["node"] in rows[0]["text"]
-    best = [node for node, final in expected["final"].items() if final == max(expected["final"].values())]
     assert (len(best) > 1) == ("tie" in rows[0]["text"])
-    assert set(expected["final"].values()) == {row["final"] for row in rows}
+    assert len(final) == sum(int(row["cells"][0]) for row in rows)
+    assert set(final.values()) == {int(row["cells"][1]) for row in rows}
+    assert all(
+        row["cells"][2] == (str(most - int(row["cells"][1])) if int(row["cells"][1]) < most else "–") for row in rows
+    )
+
+    page.ask("() => document.querySelector('[role=tab][aria-selected=true]').focus()")
+    page.keys("ArrowLeft")
+    page.until(
+        "() => document.activeElement.matches('[role=tab][aria-selected=true]') && document.querySelector('table.scores')"
+    )
+    shown = page.ask(
+        "() => [...document.querySelectorAll('.scores thead th')].map((cell) => cell.innerText.split(' ')[0])"
+    )
+    assert ["Score", ["nodes", *expected["scores"]]] == [page.text("[role=tab][aria-selected=true]"), shown]
+    page.keys("ArrowLeft", "ArrowLeft")
+    assert "Final" == page.text("[role=tab][aria-selected=true]")
 
 
 def test_6_a_gated_pod_stands_in_gated_and_leaves_it_with_its_gate(mesh, server, page):
@@ -192,6 +257,14 @@ def test_14_an_edit_is_tried_shows_one_line_and_is_applied(server, page):
     page.until("() => !document.querySelector('.overlay')")
     assert 3 == server.get("objects/deployments/default/web")["spec"]["replicas"]
     page.until("() => document.querySelector('pre.yaml').textContent.includes('replicas: 3')")
+    # Check 15: managers are folded, in the document and in the difference of two versions.
+    assert server.get("objects/deployments/default/web")["metadata"]["managedFields"]
+    assert "managedFields:" not in page.text("pre.yaml")
+    page.keys("v")
+    page.until("() => document.querySelector('.diff')")
+    page.click("button:text('whole document')")
+    page.until("() => document.querySelectorAll('.diff-row').length > 20")
+    assert "managedFields:" not in page.text(".diff")
 
 
 def test_14_a_stale_edit_shows_theirs_and_yours(server, page):
@@ -265,6 +338,7 @@ def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
     page.keys("Enter")
     page.until("() => document.querySelector('[data-process=controllers] .link.cut')")
     assert "✂ cut" in " ".join(cells(page, "controllers"))
+    assert "✂" == page.ask("() => document.querySelector('[data-process=controllers] .link text').textContent")
     page.raw.click(".toolbar button:has-text('heal all')")
     page.until("() => !document.querySelector('.link.cut')")
 

@@ -268,6 +268,25 @@ def test_commands_that_break_something_are_marked_once_by_what_the_supervisor_di
     assert [None, None, "apply a"] == page.ask(script, lines)
 
 
+def test_final_scores_say_how_far_a_node_is_behind_and_which_plugins_made_that(page):
+    scores = {"Fit": {"a": 90, "b": 50, "c": 90, "d": 50}, "Spread": {"a": 10, "b": 40, "c": 10, "d": 40}}
+    final = {"a": 110, "b": 130, "c": 110, "d": 130}
+    found = {"node": "c", "weights": {"Fit": 1, "Spread": 2}, "scores": scores, "final": final}
+    script = """async (found) => { const {finalMatrix} = await import('keplab/matrix.js'), made = finalMatrix(found);
+      return [made.winner, made.ties, made.rows.map((row) => [row.nodes, row.final, row.behind, row.because.map((each) => `${each.plugin}${each.by}`)])]; }"""
+
+    assert [
+        "c",
+        ["b", "d"],
+        [[["c"], 110, 0, []], [["b", "d"], 130, -20, ["Spread60", "Fit-40"]], [["a"], 110, 0, []]],
+    ] == page.ask(script, found)
+    del found["final"]["b"], found["node"]
+    assert [[["d"], 130, 0, []], [["a", "c"], 110, 20, ["Spread-60", "Fit40"]], [["b"], None, None, []]] == page.ask(
+        script, found
+    )[2]
+    assert ["", [], []] == page.ask(script, {})
+
+
 def test_roles_are_filtered_by_their_number(page):
     columns = {"name": [1, 1, 1], "node": [-1, -1, -1], "role": [2, 2, 3], "role_number": [1, 2, 0]}
     found = page.ask(

@@ -94,6 +94,8 @@ def test_10_the_first_difference_is_what_follows_the_rejection_and_both_panes_sh
     assert "no such decision" in left["text"]
     assert "kubelet.unbind_call" in right["text"]
     assert "replicaset/web#0" in left["text"]
+    marked = "() => [...document.querySelectorAll('.pane')].map((pane) => [...pane.querySelectorAll('dd.differs')].map((each) => [each.previousElementSibling.textContent, each.querySelector('.tag').textContent]))"
+    assert [[["event", "differs"]], [[name, "differs"] for name in first["fields"]]] == page.ask(marked)
     assert f"t = {at_s:.3f} s" in page.ask("() => document.querySelector('.lanes .words').textContent")
 
 
@@ -157,6 +159,36 @@ def test_12_the_pieces_of_a_critical_path_add_up_to_the_microsecond(both, runs, 
         microseconds = [int(re.sub(r"[ ,.ms]", "", text)) for text in shown]
         assert pieces == microseconds
         assert page.ask("() => document.querySelectorAll('.span').length") == len(found[name]["spans"])
+
+
+def test_12_the_pod_of_the_same_role_in_the_other_run_is_drawn_below_and_aligned_at_creation(both, runs, new_page):
+    def created(arm):
+        with Recording.open(runs[arm]) as recording:
+            pods = [each for each in recording.versions() if each.resource == "pods" and each.type == "ADDED"]
+        return [each.name for each in pods if each.name.startswith("web-")]
+
+    page = new_page()
+    page.open(both)
+    page.ask(
+        "(name) => { __keplab.select({kind: 'pods', ns: 'default', name}); __keplab.go('trace'); }", created("fail")[0]
+    )
+    page.until("() => document.querySelector('.fall')")
+    page.raw.select_option("main .toolbar select", "1")
+    page.until("() => document.querySelectorAll('.fall').length === 2")
+
+    second = page.ask("() => document.querySelectorAll('.fall h2')[1].textContent")
+    assert f"default/{created('unbind')[0]} · unbind · seed 1" == second
+    axes = "() => { const [a, b] = document.querySelectorAll('.fall .axis'); return a.textContent && a.textContent === b.textContent; }"
+    assert page.until(axes)
+    assert (
+        page.ask("() => document.querySelector('main .toolbar input[placeholder=\"a second pod\"]').value")
+        == f"default/{created('unbind')[0]}"
+    )
+
+    page.ask("() => __keplab.select({kind: 'pods', ns: 'default', name: 'n1-a'})")
+    page.raw.select_option("main .toolbar select", "0")
+    page.raw.select_option("main .toolbar select", "1")
+    page.until("() => document.querySelectorAll('.fall h2')[1]?.textContent.startsWith('default/n1-a · ')")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

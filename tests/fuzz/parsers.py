@@ -24,8 +24,6 @@ from kubelet.node import definition as nodes
 from kubelet.node import health
 from kubelet.runtime import latency, pages, script, shell
 from kubelet.runtime.records import Checkpoint, PodRecord, newest
-from kubelet.stages import jq
-from kubelet.stages.document import StageError, read_stages
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from scheduler.configuration import parser as configuration
 from services.api import cron, label_syntax, quantity, selectors, times
@@ -38,6 +36,8 @@ from services.api.kinds.resourceslice import Device
 from services.api.kwok.documents import KwokError
 from services.api.kwok.documents import read as kwok_read
 from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
+from services.api.kwok.stages import jq
+from services.api.kwok.stages.document import StageError, read_stages
 from services.api.meta import Key
 from services.api.node_selection import integer_of
 from services.api.resources import resources

@@ -123,7 +123,7 @@ def kubectl(folder):
     keplab, data = [sys.executable, "-m", "services.cli"], folder / "mesh"
     up = [*keplab, "up", "--nodes", "1", "--engine", "memory", "--data", str(data), "--kwok", str(folder / "kwok.yaml")]
     done = subprocess.run(
-        [*up, "--host-commands", "--detach", "-o", "json"],
+        [*up, "--host-commands", "--enable-crds", "Stage,ClusterExec", "--detach", "-o", "json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -160,6 +160,27 @@ def until(look):
         assert time.monotonic() < end, "the awaited state did not come"
         time.sleep(0.2)
     return found
+
+
+def test_an_object_is_applied_edited_and_deleted_and_counts_at_once(kubectl):
+    head = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterExec", "metadata": {"name": "exec"}}
+
+    def apply(color):
+        entries = [{"local": {"envs": [{"name": "COLOR", "value": color}]}}]
+        return kubectl("apply", "-f", "-", stdin=json.dumps({**head, "spec": {"execs": entries}}).encode())
+
+    def color_is(wanted):
+        return lambda: kubectl("exec", "p", "--", "sh", "-c", "echo $COLOR") == f"{wanted}\n"
+
+    assert "created" in apply("red")
+    until(color_is("red"))
+    assert "configured" in apply("green")
+    until(color_is("green"))
+    kubectl("delete", "clusterexec", "exec")
+    until(color_is("blue"))  # as the file says
+    stage = {"resourceRef": {"kind": "Pod"}, "selectr": {}, "next": {"delete": True}}
+    said = kubectl(*("apply", "-f", "-"), stdin=json.dumps({**head, "kind": "Stage", "spec": stage}).encode(), code=1)
+    assert 'unknown field "spec.selectr"' in said
 
 
 @pytest.mark.parametrize("pod", [("p",), ("q", "-c", "c")])

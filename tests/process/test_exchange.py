@@ -366,12 +366,15 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
         (("export", "-o", "/nowhere/x"), "cannot write /nowhere/x: No such file or directory"),
         (("import", "gone.yaml"), "gone.yaml: No such file or directory"),
         (("import",), "want files or --kubeconfig"),
+        (("import", "gone.yaml", "-l", "a in ("), "--selector: unable to parse requirement: found ''"),
+        (("sync", "--kubeconfig", "DATA/kubeconfig"), " itself: want another cluster"),
         (("export", "-o", "x", "--kinds", "gizmos"), "no kind 'gizmos'"),
         (("snapshot", "restore", "nothing"), "there is no such snapshot"),
         (("replay", "gone.yaml"), "gone.yaml: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(data, tmp_path, words, message):
+    words = tuple(each.replace("DATA", str(data)) for each in words)
     command = [sys.executable, "-m", "services.cli", *words, *(() if words == ("import",) else ("--data", str(data)))]
 
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, cwd=tmp_path, timeout=60, check=False)

@@ -36,7 +36,7 @@ HOW = {
     r"run experiments/[\w/-]+\.txt": "scenario",
     r"run experiments/scheduling/releases.txt --set emulate.version=1.37": "simulated",
     r"run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json": "simulated",
-    r"(trace|explain) \S+ --run experiments/\S+( --svg web.svg)?": "simulated",
+    r"(trace|explain) \S+ --run experiments/\S+( --(svg|html) web\.\w+)?": "simulated",
     r"explore experiments/races/\S+ --around list": "simulated",
     r"compare experiments/first-life/.*": "simulated",
     r"diff latest~1 latest": "after the simulated",

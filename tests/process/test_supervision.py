@@ -89,7 +89,7 @@ def test_restart_ends_a_running_process_in_good_order_and_names_what_there_is(me
 
     wrong = keplab("restart", "nope", "--data", str(mesh))
     names = "apiserver, scheduler, controllers, claim-controller, kubelet/h0, kubelet/h1"
-    assert (2, f"Error: no process is called nope; there are {names}\n") == (wrong.returncode, wrong.stderr)
+    assert (2, f"keplab: no process is called nope; there are {names}\n") == (wrong.returncode, wrong.stderr)
     assert 2 == keplab("restart", "--data", str(mesh)).returncode
 
 

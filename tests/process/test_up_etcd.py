@@ -99,10 +99,21 @@ def test_a_mesh_of_two_api_servers_and_three_members_outlives_each_of_them(up, t
     both = [json.loads(kubectl("get", "pods", "-o", "json", at=at))["items"] for at in ("keplab", "keplab-2")]
     assert both[0] == both[1]
     assert len({pod["metadata"]["uid"] for pod in both[0]}) == made
+    saved = keplab("snapshot", "save", "before", "--data", str(tmp_path))
+    assert saved.returncode == 0, saved.stderr
+    kubectl("delete", "pod", "p0", "--wait=false")
     # Everything goes down and comes back.
     assert keplab("down", "--data", str(tmp_path)).returncode == 0
     status = up("--apiservers", "1", "--etcd-members", "3", "--nodes", "2")
-    assert len(Kubectl(status["kubeconfig"]).names("pods")) == made
+    until(lambda: len(Kubectl(status["kubeconfig"]).names("pods")) == made - 1)
+    assert keplab("down", "--data", str(tmp_path)).returncode == 0
+    # A snapshot of it goes on in a store of SQLite's, object by object.
+    restored = keplab("snapshot", "restore", "before", "--data", str(tmp_path))
+    assert (restored.returncode, "its store was etcd's" in restored.stdout) == (0, True), restored.stderr
+    again = up("--engine", "sqlite", "--nodes", "2")
+    there = json.loads(Kubectl(again["kubeconfig"])("get", "pods", "-o", "json"))["items"]
+    assert {each["metadata"]["uid"] for each in there} == {each["metadata"]["uid"] for each in both[0]}
+    assert {each["status"]["phase"] for each in there} == {"Running"}
     assert not [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_mode & 0o077]
 
 

@@ -173,3 +173,22 @@ def test_controllers_that_a_simulated_mesh_cannot_leave_out_are_named(tmp_path):
         load_scenario(scenario)
     every = {"presimulationControllers": {"disabled": [{"name": "*"}], "enabled": [{"name": "replicaset"}]}}
     assert load_scenario(write(tmp_path, DONE, controllers=every)).operations
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "apiVersion: v1alpha1\nkind: Scenario # mine\nspec: {}\n",
+            f"apiVersion 'v1alpha1': a Scenario of KEP-140 has {HEAD['apiVersion']}",
+        ),
+        ("# web\napiVersion: v1\nkind: Pod\n", "an object and no scenario; `apply FILE` in a scenario creates it"),
+        ('{"kind": "Pod"}', "an object and no scenario"),
+    ],
+)
+def test_an_object_that_is_no_scenario_is_called_so(tmp_path, text, says):
+    (tmp_path / "s.yaml").write_text(text)
+
+    with pytest.raises(ScriptError, match=r"s\.yaml: a") as error:
+        load_scenario(tmp_path / "s.yaml")
+    assert says in str(error.value)

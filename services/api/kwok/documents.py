@@ -1,6 +1,6 @@
 """Documents of KWOK's kinds, read and checked: every error names file, document, object and field. Pure.
 
-Stages are left out: the kubelet reads them (`kubelet/stages/document`). Source: simulator 5.4 and 11.
+Stages are left out: `services/api/kwok/stages/document` reads them. Source: simulator 5.4 and 11.
 """
 
 import importlib
@@ -47,15 +47,17 @@ class Configuration:
     """What files say, by the plain name of a kind: `logs = configuration["Logs"]`."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
-        self._rules: dict[str, list[Rule]] = {}
-        for rule in rules:
-            self._rules.setdefault(rule.kind, []).append(rule)
+        self.all = tuple(rules)
+        found: dict[str, list[Rule]] = {}
+        for rule in self.all:
+            found.setdefault(rule.kind, []).append(rule)
+        self._rules = {kind: Rules(tuple(some)) for kind, some in found.items()}
 
     def __bool__(self) -> bool:
-        return bool(self._rules)
+        return bool(self.all)
 
     def __getitem__(self, kind: str) -> Rules:
-        return Rules(tuple(self._rules.get(kind, ())))
+        return self._rules.get(kind) or Rules()
 
 
 def read(files: Iterable[tuple[str, str]]) -> Configuration:
@@ -70,13 +72,13 @@ def read(files: Iterable[tuple[str, str]]) -> Configuration:
             if not is_other_kind(document):
                 continue
             rule = read_one(document, f"{file}: document {number}", str(Path(file).parent))
-            _check_among(rule, found)
+            check_among(rule, found)
             found.append(rule)
     return Configuration(found)
 
 
-def _check_among(rule: Rule, others: Iterable[Rule]) -> None:
-    """Raise KwokError when another document has the name, or what no two may have."""
+def check_among(rule: Rule, others: Iterable[Rule]) -> None:
+    """Raise KwokError when another document has the name of `rule`, or what no two may have."""
     field = kinds()[rule.kind].unique
     for other in others:
         if (other.kind, other.key, other.selector is None) == (rule.kind, rule.key, rule.selector is None):

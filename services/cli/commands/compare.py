@@ -19,9 +19,9 @@ from services.cli import completing
 from services.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
 from services.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
 from services.cli.running_mesh import running_mesh, running_mesh_options
-from services.cli.scenario_files import SCENARIO
+from services.cli.scenario_files import SCENARIO, called
 from services.cli.sweep import RunsBar, sweep_options, workers_of
-from services.experiments.arms import parse_arms
+from services.experiments.arms import Arm, parse_arms
 from services.experiments.asked import Asked
 from services.experiments.comparison import comparison_of
 from services.experiments.document import ArmRun, Comparison, Provenance, document_of
@@ -121,7 +121,7 @@ def COMMAND(  # noqa: N802
     _remark_recordings(jobs, found)
     shown = {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
     unwritten = _written({path.with_suffix(".json"): _json(made), **shown})
-    run = keep_comparison(runs, made, wanted.shared.assignments)
+    run = keep_comparison(runs, made, wanted.shared.assignments, file)
     page = comparison_page(made)
     unwritten = unwritten or _written({path: page.text})
     _print(made, output, run, page.recorded)
@@ -169,7 +169,23 @@ def _asked(
             fail(f"{scenario.path}: arm {arm.name}: {why}")
     for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
         remark(switches, f"arm {arm.name}")
-    return Asked(file, scenario, parsed, shared, of_arms, seeds, seed, processes, access, recording)
+    if any(arm.switches for arm in parsed):
+        _remark_equal(parsed, of_arms)
+    return Asked(file, called(file), scenario, parsed, shared, of_arms, seeds, seed, processes, access, recording)
+
+
+def _remark_equal(arms: Sequence[Arm], of_arms: Sequence[Switches]) -> None:
+    """Say which arms have equal switches although what was typed differs: the scenario or a default says the same."""
+    for number, (arm, switches) in enumerate(zip(arms, of_arms, strict=True)):
+        for earlier, others in zip(arms[:number], of_arms, strict=False):
+            if arm.switches != earlier.switches and switches == others:
+                own = ", ".join({**earlier.switches, **arm.switches})
+                click.secho(
+                    f"keplab: arms {earlier.name} and {arm.name} have the same switches: what one sets "
+                    f"({own}), the other has from the scenario or by default",
+                    err=True,
+                    fg="yellow",
+                )
 
 
 class _Began(NamedTuple):
@@ -202,7 +218,7 @@ def _compared(
         switches=wanted.switch_rows(),
         provenance=Provenance(
             command=wanted.command(),
-            scenario_path=str(wanted.file),
+            scenario_path=wanted.called,
             scenario_sha256=wanted.inputs[wanted.file.name],
             inputs=others,
             revision=made_by.commit,

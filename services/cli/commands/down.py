@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
-from services.cli.output import EXIT_FAILED, EXIT_OK, data_option
+from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json
 from services.runtime import mesh_directory
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import LOCK_FILE, holder, is_alive
@@ -30,7 +32,8 @@ Examples:
 @click.command("down", epilog=EPILOG)
 @data_option
 @click.option("--purge", is_flag=True, help="also remove all that the mesh has stored")
-def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
+@output_option
+def COMMAND(data: Path, purge: bool, output: str) -> int:  # noqa: N802
     """Stop the mesh; what is stored stays.
 
     With --purge that goes, too, and the data directory with it unless there is something else in it.
@@ -51,21 +54,25 @@ def COMMAND(data: Path, purge: bool) -> int:  # noqa: N802
             click.echo(f"the mesh on {data} (pid {pid}) has not stopped after {STOP_MAX_S:g} s", err=True)
             return EXIT_FAILED
         time.sleep(POLL_S)
-    click.echo("mesh is down" if signalled else f"no mesh runs on {data}")
-    return _purge(data) if purge else EXIT_OK
-
-
-def _purge(data: Path) -> int:
-    had_mesh = (data / LOCK_FILE).exists()
-    try:
-        left = mesh_directory.purge(data)
-    except (OSError, MeshError) as error:
-        click.echo(f"Error: {data}: {error}", err=True)
-        return EXIT_FAILED
-    if not had_mesh:
-        click.echo(f"nothing to remove: no mesh ever ran on {data}")
-    elif left:
-        click.echo(f"removed the mesh's data from {data}; not the mesh's, and kept: {', '.join(left)}")
+    lines = ["mesh is down" if signalled else f"no mesh runs on {data}"]
+    document: dict[str, Any] = {"data": str(data), "stopped": bool(signalled), "removed": False, "kept": []}
+    if purge:
+        had_mesh = (data / LOCK_FILE).exists()
+        try:
+            left = mesh_directory.purge(data)
+        except (OSError, MeshError) as error:
+            click.echo(lines[0], err=output == "json")
+            fail(f"{data}: {error}", EXIT_FAILED)
+        document |= {"removed": had_mesh, "kept": left}
+        lines.append(_removed(data, left) if had_mesh else f"nothing to remove: no mesh ever ran on {data}")
+    if output == "json":
+        print_json(document)
     else:
-        click.echo(f"removed {data}")
+        click.echo("\n".join(lines))
     return EXIT_OK
+
+
+def _removed(data: Path, left: Sequence[str]) -> str:
+    if left:
+        return f"removed the mesh's data from {data}; not the mesh's, and kept: {', '.join(left)}"
+    return f"removed {data}"

@@ -1,7 +1,9 @@
 """`keplab events`: lines of the event log, of a run or of the mesh that runs."""
 
+import difflib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
@@ -82,29 +84,63 @@ def COMMAND(  # noqa: N802
     """
     names = tuple(name for word in events for name in word.split(",") if name)
     asked = Filter(**object_asked_for(target), namespace=namespace, events=names, components=components, node=node)
-    path = recording_of(data, recording)
+    path, read = recording_of(data, recording), _Read()
     if path is not None:
         if run is not None or since or watch:
             raise click.UsageError("a recording is no RUN and has no --since or --watch; it has --from and --to")
         with opened(path) as found:
             zero_s = found.meta.clock.zero_s
-            begun = (line for line in found.lines() if _is_between(line, zero_s, from_s, to_s))
-            for line in last(filter(asked.takes, begun), tail):
+            begun = (line for line in read.all(found.lines()) if _is_between(line, zero_s, from_s, to_s))
+            for line in read.shown(last(filter(asked.takes, begun), tail)):
                 _print(line, f"{found.time_of(line):10.6f}", output)
+        read.remark(names, tail)
         return EXIT_OK
     if run is None:
         if from_s is not None or to_s is not None:
             raise click.UsageError("--from and --to are of a RUN; of the mesh, --since")
-        _of_mesh(data, asked, since, tail, watch=watch, output=output)
+        _of_mesh(data, asked, since, tail, read, watch=watch, output=output)
+        read.remark(names, tail)
         return EXIT_OK
     if since or watch:
         raise click.UsageError("--since and --watch are of the mesh that runs; of a RUN, --from and --to")
     lines, started_s = _of_run(runs, run)
-    taken = (line for line in lines if asked.takes(line) and _is_between(line, started_s, from_s, to_s))
+    taken = (line for line in read.all(lines) if asked.takes(line) and _is_between(line, started_s, from_s, to_s))
     with refusing(Unreadable):
-        for line in last(taken, tail):
+        for line in read.shown(last(taken, tail)):
             _print(line, f"{line.mono_ns / 1e9 - started_s:10.6f}", output)
+    read.remark(names, tail)
     return EXIT_OK
+
+
+class _Read:
+    """What was read and shown, so that an answer without a line says that there were others."""
+
+    def __init__(self) -> None:
+        self._events: set[str] = set()
+        self._read = self._shown = 0
+
+    def all(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield the lines, and note which events there are."""
+        for line in lines:
+            self._read += 1
+            self._events.add(line.ev)
+            yield line
+
+    def shown(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield the lines that are printed."""
+        for line in lines:
+            self._shown += 1
+            yield line
+
+    def remark(self, names: Sequence[str], tail: int) -> None:
+        """Say on standard error that no line was printed, and which events are spelled like one that is not there."""
+        if self._shown or not tail:
+            return
+        unknown = [name for name in names if not any(fnmatchcase(each, name) for each in self._events)]
+        known = sorted(self._events)
+        close = dict.fromkeys(each for name in unknown for each in difflib.get_close_matches(name, known))
+        also = f"; did you mean {' or '.join(close)}?" if close else ""
+        click.secho(f"keplab: none of {self._read:,} event lines is asked for{also}", err=True, fg="yellow")
 
 
 def _of_run(runs: str, name: str) -> tuple[Iterator[Line], float]:
@@ -130,7 +166,7 @@ def _is_between(line: Line, started_s: float, from_s: float | None, to_s: float 
     return (from_s is None or at_s >= from_s) and (to_s is None or at_s <= to_s)
 
 
-def _of_mesh(data: Path, asked: Filter, since: str, tail: int, *, watch: bool, output: str) -> None:
+def _of_mesh(data: Path, asked: Filter, since: str, tail: int, read: _Read, *, watch: bool, output: str) -> None:
     folder = data / EVENTS_FOLDER
     if not folder.is_dir():
         fail(f"no mesh has run on {data}; start one with `keplab up`, or name a RUN (`keplab runs`)", EXIT_FAILED)
@@ -139,10 +175,9 @@ def _of_mesh(data: Path, asked: Filter, since: str, tail: int, *, watch: bool, o
         with refusing(ValueError):
             begin = format_micro_time(time.time() - seconds_in(since))
     follower, seen = Follower(folder), dict[tuple[str, str], int]()
-    old = last((line for line in _noted(read_all(folder, begin), seen) if asked.takes(line)), tail)
-    for line in chain(old, _new(follower, seen) if watch else ()):
-        if asked.takes(line):
-            _print(line, line.wall, output)
+    old = last((line for line in _noted(read.all(read_all(folder, begin)), seen) if asked.takes(line)), tail)
+    for line in read.shown(chain(old, filter(asked.takes, _new(follower, seen)) if watch else ())):
+        _print(line, line.wall, output)
 
 
 def _noted(lines: Iterator[Line], seen: dict[tuple[str, str], int]) -> Iterator[Line]:

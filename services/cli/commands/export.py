@@ -54,15 +54,21 @@ def COMMAND(  # noqa: N802
         key = read_salt(salt) if salt is not None else b""
         if salt is not None and format_named(format_name).rewrite is None:
             fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
-        plain = path.with_name(f".{path.name}.part") if salt is not None else path
+        if path.is_dir() or not path.parent.is_dir():
+            fail(f"cannot write {path}: {'Is a directory' if path.is_dir() else 'No such file or directory'}")
+        # A file has all or is as it was; pipes, devices and what links lead to are written as they are.
+        is_stream = path.is_symlink() or (path.exists() and not path.is_file())
+        plain = path if is_stream and salt is None else path.with_name(f".part.{path.name}")
         try:
             code = asyncio.run(
                 _export(access, as_user, names, selector, plain, path, format_name, is_own=kubeconfig is None)
             )
             if salt is not None:
                 anonymise_files([Source(plain)], key, path, format_name)
+            elif plain is not path:
+                plain.replace(path)
         finally:
-            if salt is not None:
+            if plain is not path:
                 plain.unlink(missing_ok=True)
         return code
 
@@ -91,5 +97,5 @@ async def _export(
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
     written = getattr(writer, "written", recorder.objects - sum(other.values()))
-    click.echo(f"{written} objects are in {shown}")
+    click.echo(f"{written} objects are in {shown}", err=path is shown)
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

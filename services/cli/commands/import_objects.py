@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from services.api.errors import UnknownOutcome
+from services.api.errors import BadRequest, UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.selectors import parse_label_selector
@@ -308,7 +308,12 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
             task = bar.add_task("", total=count)
             loader = Loader(client, rules, progress=lambda done, _: bar.update(task, completed=done))
             async with controllers_paused(data) as noted:
-                return await loader.load(noted.of(objects))
+                try:
+                    return await loader.load(noted.of(objects))
+                except asyncio.CancelledError:
+                    done = loader.loaded.created + loader.loaded.updated
+                    click.echo(f"{done} of {count} objects are loaded; import again to go on", err=True)
+                    raise
 
 
 def _count(objects: Iterator[Placed], output: str) -> int:
@@ -328,7 +333,10 @@ def _wanted(kinds: str, namespaces: str, selector: str) -> Wanted:
     """Return what is to be imported. Raises: ValueError for a selector that cannot be read."""
     places = frozenset(_words(namespaces))
     names = [word.lower() for word in _words(kinds)]
-    selected = parse_label_selector(selector) if selector else None
+    try:
+        selected = parse_label_selector(selector) if selector else None
+    except BadRequest as error:
+        raise ValueError(f"--selector: {error.message}") from None
 
     def is_wanted(document: Document) -> bool:
         metadata = metadata_of(document)

@@ -17,10 +17,13 @@ from services.cli.exchange.files import mesh_client, source_of
 from services.cli.groups import Group
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, print_json, refusing
 from services.client.client import Client, request_of
-from services.exchange.reading import checked_object, yaml_documents
+from services.exchange.format import Reading, open_stream
 from services.exchange.stream import Refused
+from services.runtime.real import RealClock
 from services.scenarios.past import StateError
 
+OBJECTS = ("kubectl", "kwok")
+"""The formats whose files are objects as they stand."""
 EPILOG = """\
 \b
 Examples:
@@ -62,7 +65,11 @@ def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
 def put_command(file: Path, data: Path) -> int:
     """Store the objects of a YAML or JSON file as they stand there."""
     with refusing(Refused):
-        found = [_placed(checked_object(each.document, each.where), file) for each in yaml_documents(source_of(file))]
+        source = source_of(file)
+        known, stream = open_stream(source, Reading(RealClock().wall()))
+        if known.name not in OBJECTS:
+            raise Refused(f"{source.file}: want objects in YAML or JSON, not {known.title}")
+        found = [_placed(each.document, file) for each in stream.objects]
         if not found:
             raise Refused(f"{file}: there is no object in it")
 

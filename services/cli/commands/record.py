@@ -35,16 +35,18 @@ EPILOG = """\
 \b
 Examples:
   keplab record -o day.keprec                               until Ctrl-C: every version, event line and span
-  keplab record -o day.yaml --format kwok
-  keplab record -o minute.yaml --format kwok --duration 60s
-  keplab record --kubeconfig ~/.kube/config -o cluster.yaml.gz --format kwok
-  keplab record -o record.jsonl --format kss                as kube-scheduler-simulator records its seven kinds
+  keplab record -o day.yaml                                 as kwokctl does
+  keplab record -o minute.yaml --duration 60s
+  keplab record --kubeconfig ~/.kube/config -o cluster.yaml.gz
+  keplab record -o record.jsonl                             as kube-scheduler-simulator records its seven kinds
   keplab replay day.yaml --virtual                          and again, in virtual time
 
 \b
 First all objects are written, then each change with its time. Of a cluster nothing but get, list and watch is asked,
 and what Secrets hold is left out. The file can be read however the recording ends.
 """
+BY_NAME = {".keprec": "keprec", ".yaml": "kwok", ".yml": "kwok", ".jsonl": "kss", ".json": "kss", ".sktrace": "sktrace"}
+"""What is written into files whose names end so, unless it is said."""
 SIMULATORS = {"kss": "kss-record"}
 """kube-scheduler-simulator's snapshots and its records are two formats; what is recorded is a record."""
 
@@ -52,7 +54,11 @@ SIMULATORS = {"kss": "kss-record"}
 @click.command("record", epilog=EPILOG)
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
 @click.option(
-    "--format", "format_name", default="keprec", show_default=True, metavar="FORMAT", help="keprec, kwok or kss"
+    "--format",
+    "format_name",
+    default="",
+    metavar="FORMAT",
+    help="keprec, kwok, kss or sktrace [by the file's name; keprec for names that say nothing]",
 )
 @click.option("--duration", default="", metavar="DURATION", help="how long, for example 60s [until Ctrl-C]")
 @anonymise_option
@@ -76,6 +82,8 @@ def COMMAND(  # noqa: N802
     """
     with refusing(Refused, StateError, ValueError):
         seconds = parse_duration(duration) if duration else None
+        if not format_name:
+            format_name = BY_NAME.get(Path(path.name.removesuffix(".gz")).suffix, "keprec")
         access = access_of(kubeconfig, context, data)
         key = read_salt(salt) if salt is not None else b""
         if key:

@@ -14,6 +14,7 @@ import click
 
 from services.api.errors import UnknownOutcome
 from services.api.identity import SCHEDULER
+from services.api.resources import resource_of_kind
 from services.api.switches import SwitchError, Switches
 from services.cli import completing
 from services.cli.commands.import_objects import scenario_text
@@ -54,7 +55,7 @@ from services.exchange.hooks import Hook, hooks_of
 from services.exchange.load import Loader
 from services.exchange.player import Player
 from services.exchange.reading import Source
-from services.exchange.rules import NODES, Rules
+from services.exchange.rules import NODES, Counted, Rules
 from services.exchange.stream import Refused, Stream
 from services.exchange.traces.lifecycles import LifecycleGate
 from services.runtime.config import MeshError
@@ -300,8 +301,13 @@ def _as_scenario(asked: _Asked, fault: Path | None) -> Iterator[Path]:
     stream = asked.opened()
     say_guess(source, format_named(asked.format), asked.given)
     has_nodes = False
+    unknown = Counted()
     for each in stream.objects:
         has_nodes = has_nodes or each.document.get("kind") == "Node"
+        if resource_of_kind(str(each.document.get("apiVersion")), str(each.document.get("kind"))) is None:
+            unknown.add("of kinds that a simulated mesh does not serve", each.name)
+    for line in unknown.lines():
+        click.echo(f"left out: {line}", err=True)
     if format_named(asked.format).is_virtual:
         # What is left out is counted by a reading to the end.
         has_changes = False

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from services.cli import completing
-from services.cli.output import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE, data_option
+from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, data_option, fail, output_option, print_json
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import holder
 
@@ -24,7 +24,8 @@ Examples:
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.processes)
 @click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
 @data_option
-def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N802
+@output_option
+def COMMAND(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> int:  # noqa: N802
     """Restart processes of the mesh.
 
     The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12
@@ -34,16 +35,17 @@ def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N
     if bool(names) == is_all:
         raise click.UsageError("want the names of processes, or --all")
     if not holder(data):
-        click.echo(f"no mesh runs on {data}; try `keplab up`", err=True)
-        return EXIT_NOT_STARTED
+        fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
     try:
         answer = ask(data, {"verb": "restart", "names": list(names)}, ANSWER_MAX_S)
     except NoAnswer as error:
-        click.echo(f"Error: {error}", err=True)
-        return EXIT_NOT_STARTED
-    for name in answer.get("restarted", ()):
-        click.echo(f"{name} restarted")
-    if "error" not in answer:
-        return EXIT_OK
-    click.echo(f"Error: {answer['error']}", err=True)
-    return EXIT_USAGE if answer.get("is_usage") else EXIT_FAILED
+        fail(str(error), EXIT_FAILED)
+    restarted = list(answer.get("restarted", ()))
+    if output == "json":
+        print_json({"restarted": restarted, "error": answer.get("error", "")})
+    else:
+        for name in restarted:
+            click.echo(f"{name} restarted")
+    if "error" in answer:
+        fail(answer["error"], EXIT_USAGE if answer.get("is_usage") else EXIT_FAILED)
+    return EXIT_OK

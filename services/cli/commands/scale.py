@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
+from services.api.kinds.customresourcedefinition import DEFINITIONS, CustomResourceDefinition, defined_resource
 from services.api.meta import Document, Key, Resource, key_of, metadata_of
 from services.api.resources import resource_of_kind
 from services.cli.exchange.files import mesh_client
@@ -17,7 +19,7 @@ from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_
 from services.client.client import Client
 from services.exchange.rules import NODES, prepared
 from services.exchange.rules import Rules as LoadRules
-from services.exchange.scale import LABEL, Plan, ScaledResource, planned, read_resources, resource_named
+from services.exchange.scale import LABEL, ScaledResource, planned, read_resources, resource_named
 from services.exchange.stream import Refused
 from services.runtime.control import NoAnswer, ask
 from services.scenarios.past import StateError, defined_by
@@ -96,15 +98,15 @@ async def _scale(
     output: str,
 ) -> int:
     sample = template.object(f"{name}-0", namespace, 0)
-    kind = resource_of_kind(str(sample.get("apiVersion")), str(sample.get("kind")))
-    if kind is None:
-        raise Refused(f"{template.name}: the mesh serves no {sample.get('apiVersion')} {sample.get('kind')}")
-    place = (namespace or key_of(sample).namespace or "default") if kind.namespaced else ""
     async with mesh_client(data) as client:
+        kind = await _served(client, str(sample.get("apiVersion")), str(sample.get("kind")))
+        if kind is None:
+            raise Refused(f"{template.name}: the mesh serves no {sample.get('apiVersion')} {sample.get('kind')}")
+        place = (namespace or key_of(sample).namespace or "default") if kind.namespaced else ""
         there, _ = await client.list(kind.name, namespace=place, label_selector=f"{LABEL}={name}")
         plan = planned(name, there, replicas, serial_length)
         if dry_run:
-            _show(plan, output, [])
+            _show([each for each, _ in plan.make], plan.delete, output, [])
             return EXIT_OK
         made = [template.object(each, place, index) for each, index in plan.make]
         for each in made:
@@ -115,9 +117,24 @@ async def _scale(
         left = [each for each in there if metadata_of(each)["name"] not in plan.delete]
         if kind.name == NODES and (plan.make or plan.delete):
             failures += await _host(client, data, [*left, *made], [metadata_of(each)["name"] for each in made])
-        failures += await _in_batches([_delete(client, kind, Key(place, each)) for each in plan.delete])
-    _show(plan, output, failures)
+        kept = await _in_batches([_delete(client, kind, Key(place, each)) for each in plan.delete])
+        failures += kept
+    still = frozenset(each.partition(":")[0].rpartition("/")[2].rpartition(" ")[2] for each in kept)
+    deleted = [each for each in plan.delete if each not in still]
+    _show([metadata_of(each)["name"] for each in made], deleted, output, failures)
     return EXIT_FAILED if failures else EXIT_OK
+
+
+async def _served(client: Client, api_version: str, kind: str) -> Resource | None:
+    """Return the resource of a kind that the mesh serves, also one that a definition defines; None for no such kind."""
+    if (built_in := resource_of_kind(api_version, kind)) is not None:
+        return built_in
+    definitions, _ = await client.list(DEFINITIONS)
+    for each in definitions:
+        found = defined_resource(msgspec.convert(each, CustomResourceDefinition))
+        if found is not None and (found.api_version, found.kind) == (api_version, kind):
+            return found
+    return None
 
 
 async def _in_batches(calls: Sequence[Awaitable[str]]) -> list[str]:
@@ -179,10 +196,10 @@ def _is_ready(node: Document) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def _show(plan: Plan, output: str, failures: list[str]) -> None:
+def _show(made: Sequence[str], deleted: Sequence[str], output: str, failures: list[str]) -> None:
     if output == "json":
-        print_json({"made": [name for name, _ in plan.make], "deleted": list(plan.delete), "failures": failures})
+        print_json({"made": list(made), "deleted": list(deleted), "failures": failures})
         return
-    click.echo(f"{len(plan.make)} made, {len(plan.delete)} deleted" if any(plan) else "nothing to do")
+    click.echo(f"{len(made)} made, {len(deleted)} deleted" if made or deleted or failures else "nothing to do")
     for line in failures[:10]:
         click.echo(f"  {line}", err=True)

@@ -85,7 +85,9 @@ def restore_command(name: str, data: Path, output: str) -> int:
     else:
         click.echo(f"{data} is at version {about.resource_version} again, with {about.objects} objects")
         if about.engine != "sqlite":
-            click.echo(f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}")
+            click.echo(
+                f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}; an etcd begins empty"
+            )
         switches = "".join(f" --set {each}" for each in about.switches)
         click.echo(f"  go on with   keplab up --data {data}{switches}")
     return EXIT_OK

@@ -28,6 +28,7 @@ from services.exchange.kubeconfig import read_access
 from services.exchange.rules import PODS, Rules
 from services.exchange.stream import Refused
 from services.exchange.sync import KINDS, NEVER, OWNERS, Sync
+from services.runtime.mesh_directory import read_state
 
 EPILOG = """\
 \b
@@ -93,6 +94,9 @@ def COMMAND(  # noqa: N802
         wanted = _Wanted(_words(namespaces), parse_field_selector(names) if names else None)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners)
         access = read_access(kubeconfig, context)
+        running = read_state(data)
+        if running is not None and access.server.rstrip("/") == str(running.get("rest_url")).rstrip("/"):
+            raise ValueError(f"{kubeconfig}: {access.server} is the mesh on {data} itself: want another cluster")
     except (ValueError, BadRequest) as error:
         fail(getattr(error, "message", "") or str(error))
 

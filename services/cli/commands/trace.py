@@ -1,5 +1,6 @@
 """`keplab trace`: an object's life across processes, as a waterfall."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -9,11 +10,12 @@ from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
 from services.cli.scenario_files import SCENARIO
 from services.cli.sources import opened, recording_of, source_options
-from services.experiments.waterfall_page import html_page, svg_picture
+from services.experiments.trace_page import TracePage, traces_of
+from services.experiments.waterfall_picture import svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
 from services.scenarios.traces.document import document
-from services.scenarios.traces.waterfall import Row, Waterfall, bar, label, waterfall
+from services.scenarios.traces.waterfall import Row, SpanGraph, Waterfall, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
 
@@ -35,6 +37,7 @@ Examples:
   keplab trace pod/web-7d4b9c-x2x5k                    (a mesh started by `keplab up`)
   keplab trace pod/hello --run experiments/first-life/a-pods-first-life.txt
   keplab trace 'pod/web-*' --run experiments/runaway/runaway-unbind.txt --svg web.svg
+  keplab trace 'pod/web-*' --run experiments/runaway/runaway-unbind.txt --html web.html
   keplab trace pod/hello --recording hello.keprec
   keplab trace pod/hello -o json""",
 )
@@ -45,7 +48,9 @@ Examples:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--whole", is_flag=True, help="also what came after Running")
 @click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
-@click.option("--html", type=click.Path(path_type=Path), help="write it as a page of its own")
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="write the live page of it, and of all pods that NAME fits"
+)
 @output_option
 def COMMAND(  # noqa: N802
     target: str,
@@ -73,12 +78,19 @@ def COMMAND(  # noqa: N802
         spans, where = _recorded(path), f"in {path}"
     else:
         spans, where = spans_below(data / "spans"), f"below {data / 'spans'}"
-    fall = waterfall(spans, name, namespace, whole=whole)
+    graph = SpanGraph(spans)
+    fall = waterfall(graph, name, namespace, whole=whole)
     if fall is None:
         fail(f"no span names pod {name} {where}", EXIT_FAILED)
-    for path, draw in ((svg, svg_picture), (html, html_page)):
-        if path is not None:
-            write_file(path, draw(fall))
+    if svg is not None:
+        write_file(svg, svg_picture(fall))
+    if html is not None:
+        from services.ui.result_page import traces_page
+
+        of = ["--run", scenario, "--seed", seed] if scenario else ["--recording", path] if path else ["--data", data]
+        words = ["keplab", "trace", target, *(["-n", namespace] * bool(namespace)), *of, *(["--whole"] * whole)]
+        falls, left = traces_of(graph, name, namespace, whole=whole)
+        write_file(html, traces_page(TracePage(falls, left, [("spans", where)], shlex.join(map(str, words)))))
     if output == "json":
         print_json(document(fall))
     else:

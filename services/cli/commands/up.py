@@ -115,6 +115,13 @@ Examples:
     "may be repeated",
 )
 @click.option(
+    "--enable-crds",
+    multiple=True,
+    metavar="KIND,…",
+    help="serve kinds of KWOK's, Stage or ResourceUsage for example, or all, as custom resources: what they say works "
+    "at once; may be repeated",
+)
+@click.option(
     "--host-commands",
     is_flag=True,
     help="commands of KWOK's Execs with `local` and of PortForwards run on this machine",

@@ -14,6 +14,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -156,15 +157,22 @@ class _Reader:
     def rows(self, sources: Sequence[Source]) -> Iterator[tuple[str, float, dict[str, Any]]]:
         for source in sources:
             for where, row in _rows(source):
-                try:
+                at = math.nan
+                with self.tolerating():
                     at = number(row, "time", where, default=0.0) / US
-                except Refused:
-                    if not self.is_lenient:
-                        raise
-                    self.count("rows that cannot be read")
-                    continue
-                # "Later than the end of the trace" is the greatest number of 63 bits.
-                yield where, math.inf if at >= 2**62 / US else at, row
+                if not math.isnan(at):
+                    # "Later than the end of the trace" is the greatest number of 63 bits.
+                    yield where, math.inf if at >= 2**62 / US else at, row
+
+    @contextmanager
+    def tolerating(self) -> Iterator[None]:
+        """Count a row that cannot be read instead of refusing it, where that is wanted."""
+        try:
+            yield
+        except Refused:
+            if not self.is_lenient:
+                raise
+            self.count("rows that cannot be read")
 
     # Machines
 
@@ -173,25 +181,27 @@ class _Reader:
         it into `later`, by its time in the stream."""
         sorter = Sorter()
         for where, at, row in self.rows(machines):
-            if at >= self.part.end_s:
-                self.count("events of machines after the window of time")
-                continue
-            kind = _enum(row, "type", MACHINE_EVENTS, where)
-            if kind == MACHINE_EVENTS[0]:
-                self.count(f"events of machines that say {kind}")
-                continue
-            if str(row.get("missing_data_reason") or "0") not in ("0", "MISSING_DATA_REASON_NONE"):
-                self.count(
-                    "events of machines that the trace infers (missing_data_reason): they are replayed as others"
-                )
-            shares = _resources(row, "capacity", where)
-            said = (row.get("platform_id"), row.get("switch_id"))
-            sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
+            with self.tolerating():
+                if at >= self.part.end_s:
+                    self.count("events of machines after the window of time")
+                    continue
+                kind = _enum(row, "type", MACHINE_EVENTS, where)
+                if kind == MACHINE_EVENTS[0]:
+                    self.count(f"events of machines that say {kind}")
+                    continue
+                if str(row.get("missing_data_reason") or "0") not in ("0", "MISSING_DATA_REASON_NONE"):
+                    self.count(
+                        "events of machines that the trace infers (missing_data_reason): they are replayed as others"
+                    )
+                shares = _resources(row, "capacity", where)
+                said = (row.get("platform_id"), row.get("switch_id"))
+                sorter.put(_identity(row, "machine_id", where), at, ["m", where, kind, shares, *said])
         for where, at, row in self.rows(attributes):
-            if at < self.part.end_s and not is_none(row.get("name")):
-                is_gone = str(row.get("deleted")).lower() in ("true", "1")
-                value = None if is_gone or is_none(row.get("value")) else str(row.get("value"))
-                sorter.put(_identity(row, "machine_id", where), at, ["a", where, str(row["name"]), value])
+            with self.tolerating():
+                if at < self.part.end_s and not is_none(row.get("name")):
+                    is_gone = str(row.get("deleted")).lower() in ("true", "1")
+                    value = None if is_gone or is_none(row.get("value")) else str(row.get("value"))
+                    sorter.put(_identity(row, "machine_id", where), at, ["a", where, str(row["name"]), value])
         for name, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
             machine = _Machine(self, name)
             for _, at, (table, where, *rest) in group:
@@ -216,43 +226,46 @@ class _Reader:
         spread = self._spread(collections)
         sorter = Sorter()
         for where, at, row in self.rows(instances):
-            collection = _identity(row, "collection_id", where)
-            if str(row.get("collection_type") or "0") in ("1", "ALLOC_SET"):
-                self.count("events of alloc sets")
-                continue
-            if not self.part.has(collection):
-                self.count("instance events of collections that are not in the sample")
-                continue
-            index = int(number(row, "instance_index", where))
-            kind = _enum(row, "type", EVENTS, where)
-            constraints = row.get("constraint") or ()
-            if isinstance(constraints, str):
-                constraints = json_value(constraints.encode(), Place(where)) if constraints.strip() else ()
-            priority = int(number(row, "priority", where, default=0.0))
-            is_in_alloc = str(row.get("alloc_collection_id") or "0") not in ("0", "0.0", "")
-            request = _resources(row, "resource_request", where)
-            at = min(at, 1e18)
-            sorter.put(f"{collection} {index:09}", at, [where, kind, request, constraints, priority, is_in_alloc])
+            with self.tolerating():
+                collection = _identity(row, "collection_id", where)
+                if str(row.get("collection_type") or "0") in ("1", "ALLOC_SET"):
+                    self.count("events of alloc sets")
+                    continue
+                if not self.part.has(collection):
+                    self.count("instance events of collections that are not in the sample")
+                    continue
+                index = int(number(row, "instance_index", where))
+                kind = _enum(row, "type", EVENTS, where)
+                constraints = row.get("constraint") or ()
+                if isinstance(constraints, str):
+                    constraints = json_value(constraints.encode(), Place(where)) if constraints.strip() else ()
+                priority = int(number(row, "priority", where, default=0.0))
+                is_in_alloc = str(row.get("alloc_collection_id") or "0") not in ("0", "0.0", "")
+                request = _resources(row, "resource_request", where)
+                at = min(at, 1e18)
+                sorter.put(f"{collection} {index:09}", at, [where, kind, request, constraints, priority, is_in_alloc])
         pods, priorities = Sorter(), set[int]()
         for place, group in itertools.groupby(sorter.by_group(), key=lambda entry: entry[0]):
             collection, index = place.split(" ")
-            for entry in self._instance(collection, int(index), group, spread):
-                priorities.add(entry[1][5])
-                pods.put("", entry[0], entry[1])
+            with self.tolerating():
+                for entry in self._instance(collection, int(index), group, spread):
+                    priorities.add(entry[1][5])
+                    pods.put("", entry[0], entry[1])
         return pods, priorities
 
     def _spread(self, collections: Sequence[Source]) -> set[str]:
         """Return the collections that may have one instance on a machine alone."""
         alone: set[str] = set()
         for where, _, row in self.rows(collections):
-            collection = _identity(row, "collection_id", where)
-            most = int(number(row, "max_per_machine", where, default=0.0))
-            if most == 1:
-                alone.add(collection)
-            elif most > 1:
-                self.count("limits of several instances a machine (max_per_machine), which no affinity says")
-            if number(row, "max_per_switch", where, default=0.0) > 0:
-                self.count("limits of instances a switch (max_per_switch)")
+            with self.tolerating():
+                collection = _identity(row, "collection_id", where)
+                most = int(number(row, "max_per_machine", where, default=0.0))
+                if most == 1:
+                    alone.add(collection)
+                elif most > 1:
+                    self.count("limits of several instances a machine (max_per_machine), which no affinity says")
+                if number(row, "max_per_switch", where, default=0.0) > 0:
+                    self.count("limits of instances a switch (max_per_switch)")
         return alone
 
     def _instance(
@@ -478,6 +491,7 @@ FORMAT = Format(
     read=lambda source, reading: _read_many([source], reading),
     read_many=_read_many,
     has_changes=True,
+    has_machines=True,
     options=(*PART_OPTIONS, "scale"),
     source=SOURCE,
     is_virtual=True,

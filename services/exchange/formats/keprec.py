@@ -81,4 +81,6 @@ def _read(source: Source, reading: Reading) -> Stream:
     return Stream(read.objects(), read.changes(), origin, notes=read.notes)
 
 
-FORMAT = Format(name="keprec", title="a recording of keplab", fits=_fits, read=_read, has_changes=True)
+FORMAT = Format(
+    name="keprec", title="a recording of keplab", fits=_fits, read=_read, has_changes=True, has_machines=True
+)

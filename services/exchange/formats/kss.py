@@ -266,6 +266,7 @@ RECORD = Format(
     read=_read_record,
     write=_RecordWriter,
     has_changes=True,
+    has_machines=True,
     kinds=KINDS,
 )
 FORMATS = (SNAPSHOT, RECORD)

@@ -305,5 +305,6 @@ FORMAT = Format(
     read=_read,
     write=_write,
     has_changes=True,
+    has_machines=True,
     rewrite=_rewrite,
 )

@@ -65,6 +65,14 @@ subjectaccessreviews.authorization.k8s.io
 kube-apiserver-kubelet-client get,create                  nodes/proxy nodes/log nodes/metrics nodes/stats
 system:monitor                get                         nodes/metrics nodes/stats
 group:system:node-hosts       patch                       pods nodes                                      own-host
+group:system:node-hosts       read                        stages.kwok.x-k8s.io logs.kwok.x-k8s.io \
+clusterlogs.kwok.x-k8s.io attaches.kwok.x-k8s.io clusterattaches.kwok.x-k8s.io execs.kwok.x-k8s.io \
+clusterexecs.kwok.x-k8s.io portforwards.kwok.x-k8s.io clusterportforwards.kwok.x-k8s.io resourceusages.kwok.x-k8s.io \
+clusterresourceusages.kwok.x-k8s.io metrics.kwok.x-k8s.io
+system:controller:kwok-stages read                        all-but-secrets
+system:controller:kwok-stages patch,delete                all-but-secrets
+system:controller:kwok-stages patch                       */status */scale
+system:controller:kwok-stages create,change               events
 keplab:ui                     read                        *
 keplab:ui                     get                         */history
 system:auditor                read                        all-but-secrets

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from services.api.errors import ApiError
+from services.api.kwok.definitions import resources as kwok_resources
 from services.api.resources import resources
 from services.api.selectors import parse_field_selector
 from services.telemetry.eventlog import Line
@@ -223,8 +224,9 @@ class View:
         self.commit: Commit | None = None
         self.tables: defaultdict[str, Table] = defaultdict(partial(Table, window))
         self.by_rv: Recent[int, Commit] = Recent(window)
-        self.kinds = {name: resource.kind for name, resource in resources().items()}
-        self.resources = {resource.kind: name for name, resource in resources().items()}
+        known = (*resources().values(), *kwok_resources().values())
+        self.kinds = {resource.name: resource.kind for resource in known}
+        self.resources = {resource.kind: resource.name for resource in known}
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
         """Return what is stored under that name."""

@@ -291,6 +291,7 @@ class ForeignMesh:
         words += ["--data-dir", str(self._data / "host"), "--address", socket.gethostbyname(socket.gethostname())]
         words += [word for text in self.plan.latencies for word in ("--latency", text)]
         words += [word for file in self.plan.stages for word in ("--stages", str(Path(file).absolute()))]
+        words += ["--enable-crds", ",".join(self.plan.enable_crds)] if self.plan.enable_crds else []
         switches = (*self._access.switches, *self.plan.switches_of("kubelet").assignments, *self._host_switches)
         words += [word for text in Switches.parse(switches).assignments for word in ("--set", text)]
         words += ["--health-host", "0.0.0.0", "--die-with-parent", "--log-level", "warning"]

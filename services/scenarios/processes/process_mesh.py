@@ -15,8 +15,6 @@ from kubelet.agent.node_files import path_of
 from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.dra.emulated.serving import command_driver
 from kubelet.runtime.boots import BOOT_FILE
-from kubelet.stages.document import load_stages
-from kubelet.stages.rights import rights_of
 from services.api.identity import ADMIN, Identity
 from services.api.seams import EventLog
 from services.api.wire import Api
@@ -72,7 +70,7 @@ class ProcessMesh:
                 engine=plan.engine,
                 switches=plan.switches.assignments,
                 arguments=_arguments(plan),
-                stages=rights_of(load_stages(plan.stages)),
+                stages=plan.stage_rights,
                 identities=tuple(identities),
                 schedulers=plan.schedulers,
                 log_level="warning",
@@ -278,18 +276,22 @@ class ProcessMesh:
 
 def _arguments(plan: MeshPlan) -> dict[str, list[str]]:
     """Return the arguments of single components and processes, beyond those that all get."""
+    stages = [
+        *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
+        *(("--stages-seed", str(plan.seed)) if plan.stages or plan.enable_crds else ()),
+        *(("--enable-crds", ",".join(plan.enable_crds)) if plan.enable_crds else ()),
+    ]
     made = {
         "apiserver": ["--log-watch-events"],  # so that streams are judged too (I15)
         "scheduler": ["--queue-moves"],  # for the times in the queue's pools
-        "kubelet": [
-            *(word for text in plan.latencies for word in ("--latency", text)),
-            *(word for file in plan.stages for word in ("--stages", str(Path(file).absolute()))),
-            *(("--stages-seed", str(plan.seed)) if plan.stages else ()),
-        ],
+        "kubelet": [*(word for text in plan.latencies for word in ("--latency", text)), *stages],
+        "controllers": stages,
     }
     if usage_files := plan.usage_files:
         made["apiserver"] += [word for file in usage_files for word in ("--kwok", str(Path(file).absolute()))]
         made["apiserver"] += ["--kwok-seed", str(plan.seed)]
+    if plan.enable_crds:
+        made["apiserver"] += ["--enable-crds", ",".join(plan.enable_crds), "--kwok-seed", str(plan.seed)]
     if plan.window_s is not None:
         made["apiserver"] += ["--window-s", str(plan.window_s), "--window-changes", "0"]
     for name, words in plan.own_switches:

@@ -17,6 +17,9 @@ from typing import Any
 from apiserver_fake.schema.schemas import Mistyped, conform, shape_of
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest
+from services.api.kwok.definitions import problem_of
+from services.api.kwok.definitions import resources as kwok_resources
+from services.api.kwok.kind import API_VERSION
 from services.api.meta import Document, Resource
 from services.api.resources import resource_of_kind, resources
 from services.scenarios.script.value_types import suggestion
@@ -142,6 +145,10 @@ def _checked(part: Part) -> Resource:
         if not isinstance(value, str) or not value:
             raise BlockError(f"{part.place(name)}: {part.name}: {name}: want a text, not {value!r}")
     resource = resource_of_kind(str(version), str(kind))
+    if version == API_VERSION and (found := kwok_resources().get(str(kind))) is not None:
+        if (problem := problem_of(dict(document))) is not None:
+            raise BlockError(f"{part.place(problem.path)}: {part.name}: {problem.path}: {problem.message}")
+        return found
     if resource is None:
         raise BlockError(f"{part.place(_unserved(str(kind)))}: {part.name}: {_not_served(str(version), str(kind))}")
     _conform(part, dict(document), resource)

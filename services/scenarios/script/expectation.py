@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
+from services.api.kwok.definitions import resources as kwok_resources
 from services.api.meta import Document, Resource
 from services.api.resources import resources
 from services.scenarios.script.declaration import Argument, Declaration
@@ -259,7 +260,9 @@ def _pick(items: Any, pick: str) -> Any:
 
 def resource_named(name: str) -> Resource | None:
     """Return the resource of a wire name, plural, singular or short name."""
-    return next((r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names)), None)
+    known = (r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names))
+    own = (r for r in kwok_resources().values() if name in (r.name, r.plural, r.singular))
+    return next(known, None) or next(own, None)
 
 
 def parse_expectation(text: str) -> Expectation:

@@ -17,6 +17,8 @@ from services.api.resources import resource_of_kind
 
 KIND: Final = "Scenario"
 GROUP: Final = "kube-scheduler-simulator"
+API_VERSION: Final = f"simulation.{GROUP}.sigs.k8s.io/v1alpha1"
+_OBJECT_BEGINS: Final = ("apiVersion:", "kind:", "metadata:", "spec:", "items:", "---", "{", "[")
 OPERATIONS: Final = ("createOperation", "patchOperation", "deleteOperation", "doneOperation")
 QUIET: Final = "10s"
 """How long no pod may change for a step to be over: longer than any back-off's first rounds, in virtual time."""
@@ -48,6 +50,20 @@ def is_operations(text: str) -> bool:
     """Whether a scenario's text is such a file."""
     head = [line.split("#")[0].rstrip() for line in text.splitlines()]
     return f"kind: {KIND}" in head and any(line.startswith("apiVersion:") and GROUP in line for line in head)
+
+
+def mistaken_object(text: str) -> str:
+    """Return what is said of a text that is an object in YAML or JSON and no scenario; "" of any other text."""
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    first = next((line for line in lines if line), "")
+    if not first.startswith(_OBJECT_BEGINS):
+        return ""
+    if f"kind: {KIND}" in lines:
+        version = next((line.partition(":")[2].strip() for line in lines if line.startswith("apiVersion:")), "")
+        return f"apiVersion {version!r}: a {KIND} of KEP-140 has {API_VERSION}"
+    return (
+        "an object and no scenario; `apply FILE` in a scenario creates it, `keplab import FILE` brings it into a mesh"
+    )
 
 
 def read_operations(text: str) -> tuple[str, list[Operation]]:

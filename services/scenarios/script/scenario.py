@@ -19,6 +19,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from kubelet.runtime.latency import LatencyModel
+from services.api.kwok.definitions import chosen
 from services.runtime.components import Schedulers
 from services.scenarios.script import blocks, nodes
 from services.scenarios.script.blocks import Block
@@ -97,6 +98,8 @@ class Scenario:
     limit_s: float = 600.0
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
+    enable_crds: tuple[str, ...] = ()
+    """Kinds of KWOK's of which there may be objects."""
     hosts: int = 0
     """Kubelet processes that the nodes are dealt out to; 0: at most three."""
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -406,6 +409,83 @@ expect within 1s each pods name=a phase == Running
 def kwok(read: Scenario, step: Step) -> Scenario:
     """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
     return stages(read, step)
+
+
+@setting(
+    Argument("KIND", "a kind of KWOK's, or `all`", count="some"),
+    examples=(
+        """\
+# A Stage that is made while the mesh runs moves a pod that runs, and once it is deleted it moves none
+enable-crds Stage
+nodes n1 cpu=8
+pod a cpu=1 labels=chaos:yes
+expect within 10s each pods name=a phase == Running
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-fails}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {chaos: "yes"}
+    matchExpressions: [{key: .status.phase, operator: In, values: [Running]}]
+  delay: {durationMilliseconds: 5000}
+  next: {statusTemplate: 'phase: Failed'}
+EOF
+expect within 10s each pods name=a phase == Failed
+delete stage/pod-fails
+pod b cpu=1 labels=chaos:yes
+expect within 10s each pods name=b phase == Running
+expect for 10s each pods name=b phase == Running
+""",
+        """\
+# Stages move objects of any kind: a Lease changes hands, and a Deployment is labelled
+enable-crds Stage
+stages <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: lease-taken}
+spec:
+  resourceRef: {apiGroup: coordination.k8s.io/v1, kind: Lease}
+  selector:
+    matchExpressions: [{key: .spec.holderIdentity, operator: In, values: [a]}]
+  delay:
+    durationMilliseconds: 1000
+    durationFrom: {expressionFrom: '.metadata.annotations["delay"]'}
+  next:
+    event: {type: Normal, reason: Taken, message: 'b has {{ .metadata.name }}'}
+    finalizers: {add: [{value: example.com/held}]}
+    patches: [{root: spec, template: 'holderIdentity: b'}]
+EOF
+nodes n1 cpu=8
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: deployment-seen}
+spec:
+  resourceRef: {apiGroup: apps/v1, kind: Deployment}
+  selector:
+    matchExpressions: [{key: .metadata.labels.seen, operator: DoesNotExist}]
+  next:
+    patches: [{root: metadata, type: merge, template: 'labels: {seen: "yes"}'}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: l, namespace: kube-system, annotations: {delay: 3s}}
+spec: {holderIdentity: a}
+EOF
+deployment web replicas=1 cpu=100m
+expect within 1s each deployments name=web metadata.labels.seen == yes
+expect for 2s each leases name=l spec.holderIdentity == a
+expect within 2s each leases name=l spec.holderIdentity == b
+expect each leases name=l metadata.finalizers[0] == example.com/held
+expect within 1s count events reason=Taken == 1
+""",
+    ),
+)
+def enable_crds(read: Scenario, step: Step) -> Scenario:
+    """Serve kinds of KWOK's: their objects work as soon as they are made (docs/how-to/kwok-kinds.md)."""
+    return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
 
 
 @setting(

@@ -25,8 +25,6 @@ from kubelet.dra.emulated.serving import DriverConfig, command_driver
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
-from kubelet.stages.document import load_stages
-from kubelet.stages.rights import rights_of
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
@@ -149,6 +147,8 @@ class SimMesh:
         api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=own)
         if usage_files := self.plan.usage_files:
             api = replace(api, kwok=usage_files, kwok_seed=self.plan.seed)
+        if self.plan.enable_crds:
+            api = replace(api, enable_crds=self.plan.enable_crds, kwok_seed=self.plan.seed)
         if self.plan.window_s is not None:
             api = replace(api, window_s=self.plan.window_s, window_changes=0)
         self._add("apiserver", partial(build_apiserver, api), Identity("system:apiserver"))
@@ -164,12 +164,19 @@ class SimMesh:
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         # A state has what clients of REST made, and what their controllers made of it.
         wanted = without_rest() if self.plan.state is None else ControllersConfig.controllers
-        manager = ControllersConfig(name="controllers", controllers=wanted, set=switches("controllers"))
+        manager = ControllersConfig(
+            name="controllers",
+            controllers=wanted,
+            set=switches("controllers"),
+            stages=self.plan.stages,
+            stages_seed=self.plan.seed,
+            enable_crds=self.plan.enable_crds,
+        )
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))
         self._add(claims.name, partial(build_claim_controller, claims), CLAIM_MANAGER, claim_controller_identities())
-        stages = rights_of(load_stages(self.plan.stages))
+        stages = self.plan.stage_rights
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -178,6 +185,7 @@ class SimMesh:
                 latency=self.plan.latencies,
                 stages=self.plan.stages,
                 stages_seed=self.plan.seed,
+                enable_crds=self.plan.enable_crds,
                 set=switches(f"kubelet/{host}"),
                 health_port=-1,
             )

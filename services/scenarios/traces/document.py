@@ -1,4 +1,4 @@
-"""A waterfall as the JSON document that `keplab trace -o json` prints and the live page draws. Pure."""
+"""A waterfall as JSON: what `keplab trace -o json` prints, and what the live page draws. Pure."""
 
 import msgspec
 
@@ -31,4 +31,19 @@ def document(fall: Waterfall) -> dict[str, object]:
         "phase": fall.phase,
         "is_running": fall.is_running,
         "is_connected": fall.is_connected,
+    }
+
+
+def drawn(fall: Waterfall) -> dict[str, object]:
+    """Return the same with what the page draws: the span of time, each row's depth, and when the pieces were (ns)."""
+    return {
+        **document(fall),
+        "begin_ns": fall.begin_ns,
+        "end_ns": fall.end_ns,
+        "later": fall.later,
+        "rows": [{"span_id": row.span.span_id, "depth": row.depth, "critical": row.is_critical} for row in fall.rows],
+        "pieces": [
+            {"what": piece.what, "start_ns": piece.start_ns, "end_ns": piece.end_ns, "span_id": piece.span_id}
+            for piece in fall.critical_path
+        ],
     }

@@ -99,11 +99,6 @@ class Waterfall:
         return self.phase == "Running"
 
 
-def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") -> list[PodId]:
-    """Return the pods whose name matches the glob, in the order of their first spans."""
-    return _matching(_pods(spans), pattern, namespace)
-
-
 def _pods(spans: Iterable[FinishedSpan]) -> dict[PodId, int]:
     """Return the pods that spans name, and when the first span of each began."""
     first: dict[PodId, int] = {}
@@ -127,7 +122,7 @@ def waterfall(
     used again means the last pod of that name. `spans`: their graph, where more than one pod is asked for; `whole`:
     keep what came after the pod was Running."""
     graph = spans if isinstance(spans, SpanGraph) else SpanGraph(spans)
-    found = _matching(graph.pods, pattern, namespace)
+    found = graph.matching(pattern, namespace)
     if not found:
         return None
     pod = next((p for p in reversed(found) if p.name == pattern), found[0])
@@ -200,6 +195,10 @@ class SpanGraph:
     def pods(self) -> dict[PodId, int]:
         """The pods that are named, and when the first span of each began."""
         return _pods(self.by_id.values())
+
+    def matching(self, pattern: str, namespace: str = "") -> list[PodId]:
+        """Return the pods whose name matches the glob, in the order of their first spans."""
+        return _matching(self.pods, pattern, namespace)
 
     def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
         """Yield the spans this one links to, as far as they are known."""

@@ -198,6 +198,54 @@ def test_all_operations_that_mean_something_to_the_core(tmp_path):
     assert {item.labels["Name"] for item in outcome.items} == {"Case/w/namespace-24"}
 
 
+NODE = (
+    "apiVersion: v1\nkind: Node\nmetadata: {generateName: n-}\nstatus: {capacity: {cpu: 4, memory: 32Gi, pods: 110}, \
+conditions: [{type: Ready, status: 'True'}]}\n"
+)
+
+
+def test_nodes_are_called_by_their_hostname_so_that_pods_spread_over_them(tmp_path):
+    spread = POD.replace(
+        "spec: {",
+        "spec: {topologySpreadConstraints: [{maxSkew: 1, minDomains: 9, topologyKey: kubernetes.io/hostname, "
+        "whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}], ",
+    ).replace("p-}", "p-, labels: {a: b}}")
+    steps = "[{opcode: createNodes, count: 2, nodeTemplatePath: node.yaml}, {opcode: createNodes, count: 1}, \
+{opcode: createPods, count: COUNT, podTemplatePath: spread.yaml, collectMetrics: true}]"
+
+    assert outcome_of(tmp_path, steps.replace("COUNT", "3"), spread=spread, node=NODE).failed == ""
+    one_more = outcome_of(tmp_path, steps.replace("COUNT", "4"), spread=spread, node=NODE).failed
+    assert one_more.startswith("op 2 createPods: 3 of 4 pods of namespace-2 have a node; not namespace-2/p-")
+    assert "0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints" in one_more
+
+
+def test_what_a_node_can_allocate_beside_its_capacity_does_not_replace_it(tmp_path):
+    steps = """
+  - {opcode: createNodes, count: 1, nodeTemplatePath: node.yaml, nodeAllocatableStrategy: {nodeAllocatable: {a.b/c: 2}}}
+  - {opcode: createPods, count: 1, podTemplatePath: pod.yaml, collectMetrics: true}"""
+    pod = POD.replace(
+        "image: i", "image: i, resources: {requests: {cpu: 3, memory: 2Gi, a.b/c: 2}, limits: {a.b/c: 2}}"
+    )
+
+    assert outcome_of(tmp_path, steps, node=NODE, pod=pod).failed == ""
+
+
+def test_fields_of_templates_that_upstream_types_are_found_in_any_case_and_others_refused(tmp_path):
+    tainted = NODE.replace("metadata:", "Spec: {taints: [{key: a, effect: NoSchedule}]}\nmetadata:")
+    pods = {
+        "plain": POD,
+        "tolerant": POD.replace("spec: {", "spec: {Tolerations: [{Key: a, Operator: Exists}], "),
+        "unknown": POD.replace("spec: {", "spec: {tolerate: [], "),
+    }
+    steps = "[{opcode: createNodes, count: 1, nodeTemplatePath: node.yaml}, \
+{opcode: createPods, count: 1, podTemplatePath: POD.yaml, collectMetrics: true}]"
+    failed = {name: outcome_of(tmp_path, steps.replace("POD", name), node=tainted, **pods).failed for name in pods}
+
+    assert "1 node(s) had untolerated taint(s)" in failed["plain"]
+    assert failed["tolerant"] == ""
+    assert failed["unknown"] == "op 1 createPods: unknown.yaml: unknown field 'spec.tolerate'"
+
+
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
@@ -226,7 +274,7 @@ def test_what_the_core_does_not_have_is_one_line(tmp_path, steps, why):
         ("[{opcode: barrier, namespaces: [x]}, {opcode: stopCollectingMetrics}]", "op 0 barrier: unknown namespace x"),
         (
             "[{opcode: createNodes, count: 1}, {opcode: createPods, count: 2, podTemplatePath: large.yaml, collectMetrics: true}]",
-            "op 1 createPods: 0 of 2 pods of namespace-1 have a node, namespace-1/p-",
+            "op 1 createPods: 0 of 2 pods of namespace-1 have a node; not namespace-1/p-",
         ),
         (
             "[{opcode: createNodes, count: 1}, {opcode: createPods, count: 2, podTemplatePath: large.yaml, steadyState: true, duration: 1s, collectMetrics: true}]",

@@ -12,10 +12,10 @@ from kubelet.config import KubeletConfig
 from kubelet.dra.emulated.serving import DriverConfig
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
-from kubelet.stages.rights import rights_of
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
-from services.api.identity import ADMIN, SCHEDULER, Hosting, Identity, driver_identity, host_identity
+from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Hosting, Identity, driver_identity, host_identity
+from services.api.kwok.stages.rights import rights_of
 from services.api.meta import Key
 from services.api.seams import Seams
 from services.api.switches import Switches
@@ -50,7 +50,7 @@ class World:
             seed=seed,
             **settings,
         )
-        self.stage_rights = rights_of(self.config.read_stages())
+        self.stage_rights = EVERY_STAGE if self.config.enable_crds else rights_of(self.config.read_stages())
         self.machine_sockets = MachineSockets(random.Random(f"sockets/{seed}"))
         self.incarnations = 0
         self.life = None
@@ -72,7 +72,12 @@ class World:
     async def __aenter__(self):
         self.api_life = Lifetime("apiserver", 1)
         config = ApiServerConfig(
-            name="apiserver", engine="memory", grpc_port=None, rest_port=None, kwok=self.config.stages
+            name="apiserver",
+            engine="memory",
+            grpc_port=None,
+            rest_port=None,
+            kwok=self.config.stages,
+            enable_crds=self.config.enable_crds,
         )
         seams = self.seams("apiserver", self.api_life, DiskImage(), Identity("system:apiserver"))
         self.apiserver = build_apiserver(config, seams)

@@ -78,6 +78,16 @@ def test_two_workers_find_what_one_finds(scenario, compared):
     assert (json.loads(one)["provenance"]["workers"], json.loads(two)["provenance"]["workers"]) == (1, 2)
 
 
+def test_arms_whose_switches_come_to_the_same_are_named_before_anything_runs(scenario, compared, runs):
+    scenario.write_text(SCENARIO.replace("limit", "set kubelet.on_reject=unbind\nlimit"))
+
+    _, out, err = compared(scenario, "--workers", 1, "--arm", "unbind:kubelet.on_reject=unbind", "--arm", "today")
+
+    assert "arms unbind and today have the same switches: what one sets (kubelet.on_reject)" in err
+    assert "The arms come to the same switches" in out
+    assert "have the same switches" not in compared(scenario, "--workers", 1, *SAME)[2]
+
+
 def test_a_record_goes_on_with_more_seeds_and_gives_the_same(scenario, compared, runs):
     made, _ = runs
     whole = compared(scenario, *SAME, "--seeds", 3, "--workers", 1, "-o", "json")

@@ -27,6 +27,17 @@ def test_the_log_of_a_simulation_is_made_again_once_and_filtered(at_home, ended)
     assert sorted(path.name for path in (at_home / "runs").iterdir()) == [made["run"]]
 
 
+def test_an_answer_without_a_line_says_that_there_are_others_and_what_is_spelled_alike(at_home, ended):
+    ended("run", "passes.txt")
+
+    code, out, err = ended("events", "latest", "--event", "sched.atempt")
+
+    assert (code, out) == (0, "")
+    assert "event lines is asked for; did you mean sched.attempt" in err
+    assert "did you mean" not in ended("events", "latest", "--event", "sched.*", "--from", 10_000)[2]
+    assert ended("events", "latest", "--tail", 0) == (0, "", "")
+
+
 def test_a_scenario_that_has_changed_is_refused_and_nothing_is_shown(at_home, ended):
     ended("run", "passes.txt")
     with (at_home / "passes.txt").open("a") as file:

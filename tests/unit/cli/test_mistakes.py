@@ -106,3 +106,22 @@ def test_a_kubelet_that_cannot_start_is_one_line_with_its_node_the_reason_and_th
     assert (code, shown.out, len(shown.err.splitlines())) == (3, "", 1)
     assert 'node n1: CPU Manager Policy Beta-level Options not enabled, but option "distribute' in shown.err
     assert shown.err.endswith("provided (with CPUManagerPolicyBetaOptions=false)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# a\nb: c: d\n", "not YAML: line 2, column 5: mapping values are not allowed here"),
+        ("profiles: []\n", "apiVersion: want kubescheduler.config.k8s.io/v1"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_scheduler_configuration_is_read_before_a_mesh_starts(tmp_path, capsys, text, says):
+    path = tmp_path / "config.yaml"
+    if text is not None:
+        path.write_text(text)
+
+    assert run(["up", "--data", str(tmp_path / "mesh"), "--scheduler-config", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert f"--scheduler-config {path}: {says}" in error or (text is None and str(path) in error)
+    assert not (tmp_path / "mesh").exists()

@@ -9,6 +9,7 @@ import pytest
 from services.api.switches import REGISTER
 from services.cli import output, results
 from services.cli.__main__ import run
+from services.cli.command_table import COMMANDS
 from services.cli.tables import WIDE, fitted, hanging, plain
 
 WIDTHS = (40, 80, 120, 200)
@@ -133,3 +134,29 @@ def test_a_text_goes_on_under_its_beginning_and_a_long_word_stays_whole():
     assert hanging("  - ", "one two experiments/unbinding/no-alternative.txt", 20) == (
         "  - one two\n    experiments/unbinding/no-alternative.txt"
     )
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_only_commands_to_copy_are_longer_than_a_terminal_is_wide(monkeypatch, capsys, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run([command, "--help"])
+
+    shown = capsys.readouterr().out.splitlines()
+    examples = shown.index("  Examples:") if "  Examples:" in shown else len(shown)
+    long = [line for number, line in enumerate(shown) if len(line) > columns and number < examples]
+    assert [] == [line for line in long if len(line.split()) > 1 and "[OPTIONS]" not in line]
+    assert [] == [
+        line
+        for line in shown[examples:]
+        if len(line) > columns and len(line.split()) > 1 and (not line.startswith("    ") or "   " in line.strip())
+    ]
+
+
+def test_what_an_example_is_for_goes_under_its_command(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    run(["history", "--help"])
+
+    shown = capsys.readouterr().out
+    assert "\n    keplab history pod/web-0\n" in shown or "keplab history pod/web-0  " in shown
+    assert "\n  The history goes back as far as the API server's window\n  of changes: 5 minutes" in shown

@@ -6,7 +6,7 @@ import pytest
 
 from services.cli import scenario_files
 from services.cli.__main__ import run
-from services.cli.scenario_files import find, head, shipped
+from services.cli.scenario_files import called, find, head, shipped
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,6 +24,14 @@ def test_a_name_or_a_path_below_experiments_is_found_from_any_folder(elsewhere):
     for text in ("runaway", "runaway.txt", "runaway/runaway", "experiments/runaway/runaway.txt"):
         assert find(text) == runaway
     assert find("experiments/runaway") == runaway.parent
+
+
+def test_a_shipped_scenario_is_called_by_a_path_that_is_found_from_any_folder(elsewhere):
+    assert called(find("runaway")) == "experiments/runaway/runaway.txt"
+    assert called(Path("mine.txt")) == "mine.txt"
+    (elsewhere / "experiments" / "runaway").mkdir(parents=True)
+    (elsewhere / "experiments" / "runaway" / "runaway.txt").touch()
+    assert called(shipped() / "runaway" / "runaway.txt") == str(shipped() / "runaway" / "runaway.txt")
 
 
 def test_what_is_here_goes_before_what_is_shipped(elsewhere):

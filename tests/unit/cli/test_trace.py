@@ -1,10 +1,14 @@
 """`keplab trace`: the picture fits the terminal, and says where the time went and what is missing."""
 
+import base64
+import gzip
 import io
 import json
+import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from services.cli.__main__ import run
@@ -53,6 +57,11 @@ def terminal(monkeypatch):
         return taken.file
 
     return of
+
+
+def part(text, name):
+    found = re.search(rf'id="replay-all-{name}">([^<]*)</script>', text)
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 
 def traced(*words):
@@ -149,3 +158,34 @@ def test_another_namespace_has_no_such_pod_and_without_a_mesh_there_is_no_folder
     assert traced("pod/web", "-n", "other", "--data", data) == 1
     assert traced("pod/web", "--data", tmp_path / "absent") == 2
     assert "start a mesh with `keplab up`" in capsys.readouterr().err
+
+
+def test_the_page_opens_on_the_pod_that_is_printed_and_has_all_that_the_name_fits(mesh, capsys, tmp_path):
+    other = [
+        replace(
+            span,
+            span_id=f"f{span.span_id[1:]}",
+            parent="",
+            start_ns=5 * MS,
+            end_ns=17 * MS,
+            attributes={**span.attributes, "k8s.pod.name": "web-2", "k8s.pod.uid": "u2"},
+        )
+        for span in SPANS[2:]
+    ]
+    out = tmp_path / "page.html"
+    assert traced("pod/web*", "--data", mesh(*SPANS, *other), "--html", out) in (0, None)
+    meta = json.loads(re.search(r'id="replay-index">(.*?)</script>', out.read_text(), re.DOTALL)[1])["meta"]
+    result, documents = (part(out.read_text(), name) for name in ("result", "documents"))
+
+    assert (["trace"], "trace", "Trace", []) == tuple(meta[name] for name in ("pages", "opens", "result", "runs"))
+    assert ["web", "web-2"] == [pod["name"] for pod in result["pods"]]
+    assert result["command"] == f"keplab trace 'pod/web*' --data {tmp_path}"
+    assert [10.0, 12.0] == [documents[f"trace/default/{name}"]["total_ms"] for name in ("web", "web-2")]
+    assert "pod default/web, uid u1" in capsys.readouterr().out
+
+
+def test_a_page_that_cannot_be_written_is_named(mesh, capsys, tmp_path):
+    out = tmp_path / "absent" / "page.html"
+
+    assert traced("pod/web", "--data", mesh(*SPANS), "--html", out) == 2
+    assert f"cannot write {out}" in capsys.readouterr().err

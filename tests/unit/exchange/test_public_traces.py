@@ -389,6 +389,19 @@ def test_a_constraint_on_a_number_that_is_not_whole_is_refused():
         constraint_term({"name": "attr", "value": "2.5", "relation": 2}, "f")
 
 
+def test_lenient_reading_of_borg_counts_rows_of_every_table_that_cannot_be_read():
+    machines = borg(machine(1, **CAPACITY), machine(2, 0, 9, **CAPACITY), {"time": "0", "type": 1}, machine(3, "x"))
+    wrong = {"name": "attr", "value": "2.5", "relation": 2}
+    events = borg(instance(0, 0), instance(1, "BEGIN"), instance(0, 0, 1, constraint=[wrong]))
+
+    objects, changes, notes = read(machines, events, name="borg", is_lenient=True, **SCALE)
+
+    assert (list(of(objects, "Node")), [each.name for each in changes]) == (["machine-1"], ["c-7-0"])
+    assert notes == {"rows that cannot be read": 5}
+    with pytest.raises(Refused, match=r"type '9': want 0 to 3, or one of EVENT_TYPE_UNKNOWN, ADD, REMOVE, UPDATE"):
+        read(machines, events, name="borg", **SCALE)
+
+
 def test_borg_needs_a_scale_and_reads_csv():
     csv_text = (
         "time,type,collection_id,instance_index,priority,resource_request.cpus,resource_request.memory\n"

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from services.experiments.document import SCHEMA, DocumentError, document_of, read_document
+from services.experiments.document import SCHEMA, DocumentError, SwitchRow, document_of, read_document
 from services.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
 from services.experiments.figures import described, in_order, label_of, scale_of
 from services.experiments.headline import NONE_OF, RANKS
@@ -143,6 +143,16 @@ def test_different_arms_that_do_not_differ_name_the_switches_that_did_nothing():
 
     assert "Nothing in this scenario depends on kubelet.on_reject with the values compared." in made.result
     assert "the same switches" not in made.result
+
+
+def test_arms_that_come_to_the_same_switches_are_not_taken_for_a_result():
+    runs = [a_run(arm, 0, pods_failed=2) for arm in ("fail", "unbind")]
+    rows = [SwitchRow("kubelet.on_reject", "fail", ["unbind", "unbind"], False, "")]
+    made = compared(runs, (("fail", ()), UNBIND), switches=rows)
+
+    assert made.result.endswith(
+        "The arms come to the same switches: what one sets, the others have from the scenario or by default."
+    )
 
 
 def test_equal_switches_with_different_runs_are_a_defect_and_no_result():

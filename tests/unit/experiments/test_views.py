@@ -17,7 +17,7 @@ from services.experiments.picture import picture
 from services.experiments.plain import plain
 from services.experiments.plots import DASHES, SIGNS, Frame
 from services.experiments.shown import page_document, shown
-from services.experiments.style import COMPONENTS, GRAPHICS, LINE, PAPER, STYLE, TEXTS
+from services.experiments.style import COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
 from services.experiments.views import csv_rows, markdown, table, text
 from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of
 
@@ -365,7 +365,7 @@ def test_pictures_use_the_palette_alone():
     assert "var(--failed)" in picture(a_comparison())
 
 
-def test_dark_is_for_screens_and_what_the_viewer_prefers():
-    assert re.search(r"prefers-color-scheme: dark\) \{ @media screen", STYLE)
+def test_dark_is_what_the_viewer_prefers_or_what_was_asked_for():
+    assert re.search(r"prefers-color-scheme: dark\) \{ svg", of_svg())
     assert PAPER.dark in picture(a_comparison(), is_dark=True)
     assert PAPER.dark not in picture(a_comparison())

@@ -103,6 +103,25 @@ def test_lines_are_cut_and_the_gap_counts_them():
     assert {"from": 11, "to": 19, "lines": 18} == found[-1].header
 
 
+def test_lines_of_a_recording_come_when_nothing_else_waits_and_none_is_cut_or_forgotten():
+    model, outbox, mirror = begun(1_000)
+    line = b'{"ev":"%b"}' % (b"x" * 300)
+    outbox.put_rest(lines_frame([line] * 9, rv, 1.0) for rv in range(5))
+    assert frames.DICT == mirror.take(outbox.take(model)).kind
+    outbox.reset(model.frames(), len(model.strings))
+    whole = [frames.read_frame(outbox.take(model)).kind for _ in range(3)]
+    outbox.put(frames.RATES, frames.document_frame(frames.RATES, {}, 1, 1.0))
+
+    assert [frames.DICT, frames.NODES, frames.PODS] == whole
+    assert [frames.RATES, frames.LINES] == [frames.read_frame(outbox.take(model)).kind for _ in range(2)]
+    outbox.reset([], 0)
+    assert [frames.LINES] * 4 == drain(outbox, model, mirror)
+    assert 0 == outbox.waiting_bytes == outbox.cut_lines_total
+    outbox.put_rest(iter([b"of another run"]))
+    outbox.put_rest(iter(()))
+    assert outbox.take(model) is None
+
+
 def test_rates_replace_the_ones_before():
     _, outbox, _ = begun(100)
     outbox.reset([], 0)

@@ -38,7 +38,7 @@ def test_the_rates_of_a_link_are_those_of_the_window():
         "from": "scheduler", "to": "apiserver", "messages_s": 15.0, "sent_s": 10.0, "received_s": 5.0, "bytes_s": 2000.0,
         "p50_ms": 10.0, "p99_ms": 98.2, "errors_s": 0.5,
     } == rates.link("scheduler", "apiserver")  # fmt: skip
-    assert {"cpu": 0.5, "rss_bytes": 1e8} == rates.process("scheduler")
+    assert {"cpu": 0.5, "rss_bytes": 1e8, "nodes": None, "nodes_ready": None} == rates.process("scheduler")
 
 
 def test_samples_older_than_ten_seconds_do_not_count():
@@ -62,7 +62,10 @@ def test_an_api_server_has_no_link_and_an_unknown_process_no_rates():
     rates.add("apiserver", sample(0.0))
 
     assert rates.link("apiserver", "apiserver") is None
-    assert {"cpu": None, "rss_bytes": None} == rates.process("kubelet/h0")
+    unknown = {"cpu": None, "rss_bytes": None, "nodes": None, "nodes_ready": None}
+    assert unknown == rates.process("kubelet/h0")
+    rates.add("kubelet/h0", Sample(1.0, {"keplab_kubelet_nodes": 1667.0, "keplab_kubelet_nodes_ready": 1666.0}))
+    assert {**unknown, "nodes": 1667.0, "nodes_ready": 1666.0} == rates.process("kubelet/h0")
 
 
 def test_the_pools_are_those_of_the_scheduler_that_has_most():

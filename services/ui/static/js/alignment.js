@@ -44,6 +44,22 @@ export function step(now, way, length) {
   return Math.max(0, Math.min(length - 1, now + way));
 }
 
+/**
+ * The pod of a run that has the role of a pod of another: owner and number are the same, of a pod without an owner its name; null where there is none.
+ * @param {{pods: any, strings: string[]}} of columns @param {number} row @param {{pods: any, strings: string[]}} other columns
+ * @returns {{ns: string, name: string}|null}
+ */
+export function sameRole(of, row, other) {
+  const {name, role, role_number: number, owner, ns} = of.pods.columns, there = other.pods.columns;
+  if (row < 0 || !role || !there.role) return null;
+  const isOwned = Boolean(of.strings[owner[row]] && of.strings[role[row]]), key = isOwned ? 'role' : 'name';
+  const [stem, place] = [of.strings[(isOwned ? role : name)[row]], of.strings[ns[row]]].map((text) => other.strings.indexOf(text));
+  for (let at = 0; at < other.pods.rows; at++) {
+    if (there.name[at] && there[key][at] === stem && (!isOwned || there.role_number[at] === number[row]) && there.ns[at] === place) return {ns: other.strings[there.ns[at]], name: other.strings[there.name[at]]};
+  }
+  return null;
+}
+
 /** The name of the object that plays a difference's role in a run, from the difference of that role next in time, or ''. */
 export function nameOfRole(all, difference, side) {
   let found = '', least = Infinity;

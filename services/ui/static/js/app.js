@@ -1,5 +1,5 @@
 // The shell: top bar, rail, page, time line, palette, help and keys.
-import {html, render, useEffect, useRef, useState, useMemo, effect, batch} from 'keplab/html.js';
+import {html, render, useEffect, useRef, useState, useMemo, effect, batch, signal} from 'keplab/html.js';
 import {state, view, go, notify, select, momentOf, originOf, rowOf, runName} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
@@ -121,10 +121,13 @@ function Notice() {
 function Banner() {
   const {kind} = state.connection.value, gap = state.gap.value;
   if (kind === 'refused') return html`<p class="banner bad">This page is not signed in. Start it anew with the address that <code>keplab ui</code> printed.</p>`;
-  if (gap && gap.lines) return html`<p class="banner">${count(gap.lines)} event lines were not sent: marks of that time are missing. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
+  if (gap && gap.lines) return html`<p class="banner">${count(gap.lines)} event lines ${source.kind === 'replay' ? 'are not in this file' : 'were not sent'}: marks of that time are missing. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   if (gap) return html`<p class="banner">Versions ${gap.from} to ${gap.to} were not sent, because this page was too slow; the state was fetched again. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
+  const about = (state.meta.value.runs || []).find((each) => each.id === state.run.value);
+  if (about?.recording_error && about.recording_error !== 'it was not asked for' && !dismissed.value) return html`<p class="banner">The past of this mesh cannot be shown, because it is not recorded: ${about.recording_error}. <button class="small" onClick=${() => { dismissed.value = true; }}>dismiss</button></p>`;
   return null;
 }
+const dismissed = signal(false);
 
 function Help({close}) {
   void registered.value;

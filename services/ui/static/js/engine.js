@@ -98,7 +98,7 @@ function patch(target, message) {
 
 function moved(target, message) {
   if (message.buffer || message.tables) { target.rv.value = message.rv; target.time.value = message.time; }
-  if (isLive(target.id)) target.head.value = message.head;
+  if (isLive(target.id)) { target.head.value = message.head; target.firstHead ||= message.head.rv; }
   target.live.value = message.live && isLive(target.id);
   if (isLive(target.id) && message.head.rv) {
     const history = target.history.peek(), last = history.rv.length ? history.rv[history.rv.length - 1] : -1;
@@ -116,7 +116,7 @@ function json(target, {kind, header, rv, time}) {
     const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     target.addLines(header.lines);
-    if (target.history.peek().estimated === 2) addHistory(target, header.lines);
+    if (target.history.peek().estimated === 2 || target.fromLines) addHistory(target, header.lines);
     addMarks(target, header.lines.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
@@ -127,11 +127,12 @@ function json(target, {kind, header, rv, time}) {
   } else if (kind === 'gap') { counters.gaps += 1; missed(target, header); }
 }
 
-/** When which version was committed, from the lines of a recording that a server plays. */
+/** When which version was committed, from event lines: of a recording that a server plays, and of a mesh that is not recorded, of the time before the page. */
 function addHistory(target, lines) {
-  const commits = lines.filter((line) => line.ev === 'store.commit' && line.rv).map((line) => [line.t, line.rv]);
+  const {t, rv, estimated = 0} = target.history.peek(), guessed = estimated === 1 ? 1 : 0, until = target.fromLines && target.firstHead || Infinity;
+  const commits = lines.filter((line) => line.ev === 'store.commit' && line.rv && line.rv < until).map((line) => [line.t, line.rv]);
   if (!commits.length) return;
-  const {t, rv} = target.history.peek(), all = new Map(t.map((time, at) => [rv[at], time]));
+  const all = new Map(t.slice(guessed).map((time, at) => [rv[at + guessed], time]));
   for (const [time, number] of commits) all.set(number, time);
   const sorted = [...all].sort((a, b) => a[0] - b[0]);
   target.history.value = {t: sorted.map((pair) => pair[1]), rv: sorted.map((pair) => pair[0]), estimated: 0};
@@ -185,6 +186,7 @@ async function open(id) {
     await seek(index.to_rv, id);
     /** @type {ReplaySource} */ (source).lines(id).then((lines) => {
       target.addLines(lines || []);
+      if (index.lines_left) target.gap.value = {from: 0, to: 0, lines: index.lines_left};
       addMarks(target, [...(index.marks || []), ...(lines || []).map(markOf).filter(Boolean)].sort((a, b) => a.time - b.time));
     });
   } else {
@@ -192,7 +194,11 @@ async function open(id) {
     if (last) target.head.value = {rv: last, time: run.t1};
     if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
     const known = /** @type {LiveSource} */ (source).history(id).then((found) => {
-      if (!found.t.length) return;
+      if (!found.t.length) {
+        // Nothing of this mesh is recorded: the event log says when which version was committed.
+        if (!last) { target.fromLines = true; addHistory(target, target.lines.peek()); }
+        return;
+      }
       // Of a mesh, what was seen meanwhile stands behind it.
       const now = target.history.peek(), from = now.estimated || 0, behind = last ? [] : now.rv.map((rv, at) => [rv, now.t[at]]).slice(from).filter((pair) => pair[0] > found.rv[found.rv.length - 1]);
       target.history.value = {t: [...found.t, ...behind.map((pair) => pair[1])], rv: [...found.rv, ...behind.map((pair) => pair[0])], estimated: 0};

@@ -123,6 +123,20 @@ export function scoreMatrix(found, mode = 'score') {
   return {plugins, weights: plugins.map((plugin) => weights[plugin] ?? 1), rows: [...rows.values()].sort((a, b) => (b.winner ? 1 : 0) - (a.winner ? 1 : 0) || (b.final ?? -1) - (a.final ?? -1) || (a.nodes[0] < b.nodes[0] ? -1 : 1)), winner, ties: ties.length > 1 ? ties : []};
 }
 
+/**
+ * What the scores came to: as `scoreMatrix`, and of each row how far it is `behind` the first one (null where either has no sum), and `because` of which plugins,
+ * the largest difference of weighted scores first.
+ * @param {any} found
+ */
+export function finalMatrix(found) {
+  const table = scoreMatrix(found, 'weighted'), top = table.rows[0];
+  const rows = table.rows.map((row) => ({
+    ...row, behind: row.final === null || top.final === null ? null : top.final - row.final,
+    because: table.plugins.map((plugin, at) => ({plugin, by: (row.scores[at] ?? 0) - (top.scores[at] ?? 0)})).filter((each) => each.by !== 0).sort((a, b) => Math.abs(b.by) - Math.abs(a.by)),
+  }));
+  return {...table, rows};
+}
+
 /** node → plugin → value as plugin → node → value. */
 function turned(byNode) {
   const found = {};

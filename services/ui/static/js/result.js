@@ -10,8 +10,8 @@ import {count, span} from 'keplab/format.js';
 
 const GROUPS = 12, SEEDS = 200, FIRST = 6;
 
-export function copy(text) {
-  navigator.clipboard?.writeText(text).then(() => notify('Copied the command.'), () => notify(text));
+export function copy(text, what = 'the command') {
+  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}.`), () => notify(text));
 }
 
 /** The recording of a run, by arm and seed, or null. */
@@ -122,11 +122,16 @@ function EachSeed({made}) {
   return html`<details class="no-print"><summary>Each seed</summary><${Seeds} made=${made} measures=${measures} /></details>`;
 }
 
+/** Where what a page shows comes from, and the command that makes it again. */
+export function Provenance({where, command}) {
+  return html`<footer class="provenance"><h2>Where this comes from</h2><dl class="where">${where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>${command && html`<div class="command"><code>${command}</code><button class="small no-print" onClick=${() => copy(command)}>copy</button></div>`}</footer>`;
+}
+
 /** A comparison. `Title`: the element of its title, as the page around it has or has not one. */
 export function Comparison({made, Title = 'h2'}) {
   return html`<article class="comparison"><header><div class="toolbar"><${Title} class="title">${made.title || made.scenario}<//><span class="grow"></span><button class="small no-print" onClick=${() => window.print()}>print</button></div><p class="result">${made.result}</p>
       <p class="soft note">${made.shown.note}</p>${made.shown.about.length > 0 && html`<details class="about-part"><summary>About the scenario</summary>${made.shown.about.map((text) => html`<p key=${text}>${text}</p>`)}</details>`}</header>
     ${(made.shown.first.length > 0 || made.measures.length > 0) && html`<${Measures} made=${made} />`}
     <${Plots} made=${made} /><${Pods} made=${made} /><${Switches} made=${made} /><${Runs} made=${made} /><${EachSeed} made=${made} />
-    <footer class="provenance"><h2>Where this comes from</h2><dl class="where">${made.shown.where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl><div class="command"><code>${made.provenance.command}</code><button class="small no-print" onClick=${() => copy(made.provenance.command)}>copy</button></div></footer></article>`;
+    <${Provenance} where=${made.shown.where} command=${made.provenance.command} /></article>`;
 }

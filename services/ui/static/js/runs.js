@@ -2,7 +2,7 @@
 import {html, useMemo, useState} from 'keplab/html.js';
 import {plotsByArm, scaleOfPlots} from 'keplab/comparison.js';
 import {PhasePlot, PlotTable} from 'keplab/plots.js';
-import {copy} from 'keplab/result.js';
+import {Provenance} from 'keplab/result.js';
 import {Wide} from 'keplab/table.js';
 import {count} from 'keplab/format.js';
 
@@ -25,7 +25,7 @@ function Run({run, Title}) {
       ${run.about.length > 0 && html`<details class="about-part"><summary>About the scenario</summary>${run.about.map((text) => html`<p key=${text}>${text}</p>`)}</details>`}</header>
     ${run.checks.map((table) => html`<${Table} key=${table.title} of=${table} />`)}${run.arm && html`<${Phases} arm=${run.arm} />`}${run.tables.map((table) => html`<${Table} key=${table.title} of=${table} />`)}
     ${run.zeros && html`<details><summary>What is 0</summary><p>${run.zeros}</p></details>`}
-    <footer class="provenance"><h2>Where this comes from</h2><dl class="where">${run.where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>${run.command && html`<div class="command"><code>${run.command}</code><button class="small no-print" onClick=${() => copy(run.command)}>copy</button></div>`}</footer></article>`;
+    <${Provenance} where=${run.where} command=${run.command} /></article>`;
 }
 
 /** One run below the other. */

@@ -269,9 +269,9 @@ export class ReplaySource {
     return {catalogue, each};
   }
 
-  /** A document that was computed when the file was written, or a refusal that says so. */
+  /** A document that was computed when the file was written, or a refusal that says so. A file without a recording has those of what it was written of. */
   async precomputed(run, key, what) {
-    const documents = await this.json(run, 'documents');
+    const documents = await this.json(this.index.runs[run] ? run : 'all', 'documents');
     const found = documents && documents[key];
     if (found === undefined || found === null) throw new Refused({code: 404, reason: 'NotFound', message: `${what} is not in this file`});
     return found;
@@ -297,7 +297,7 @@ export class ReplaySource {
 
   async jobs() { return {jobs: []}; }
   async scenarios() { return {scenarios: []}; }
-  /** The comparison, or the runs, that this file was written of, or a refusal. */
+  /** The comparison, the runs or the traces that this file was written of, or a refusal. */
   async resultOf() {
     const found = await this.json('all', 'result');
     if (!found) throw new Refused({code: 404, reason: 'NotFound', message: 'A comparison is not in this file.'});

@@ -36,6 +36,8 @@ export class View {
     this.linesMax = LINES;
     /** How many lines were dropped from the front of `lines`. */
     this.dropped = 0;
+    /** The number of the newest line of each process: they come in their order. @type {Map<string, number>} */
+    this.newest = new Map();
     this.rates = signal(null);
     this.pools = signal(null);
     /** Violations of invariants, newest last. @type {import('@preact/signals').Signal<any[]>} */
@@ -45,6 +47,9 @@ export class View {
     this.marks = signal([]);
     /** Density of versions: pairs of time and rv, by rv; the first `estimated` of them were not seen. @type {import('@preact/signals').Signal<{t: number[], rv: number[], estimated?: number}>} */
     this.history = signal({t: [], rv: [], estimated: 0});
+    /** Whether event lines say when versions were committed before the first one that was seen here: of a mesh that is not recorded. */
+    this.fromLines = false;
+    this.firstHead = 0;
     /** A span that was missed: {from, to}, or null. */
     this.gap = signal(null);
     /** Rows changed by the last patch, for pictures that draw only those: {table, rows} or null when everything is new. */
@@ -53,9 +58,15 @@ export class View {
     this.watchers = new Set();
   }
 
-  /** @param {any[]} more */
+  /** Adds what is not known yet: a connection that comes back brings some of them again. @param {any[]} more */
   addLines(more) {
-    const all = this.lines.peek().concat(more);
+    const fresh = more.filter((line) => {
+      const process = `${line.comp}/${line.inc}`, known = this.newest.get(process) || 0;
+      if (line.seq > known) this.newest.set(process, line.seq);
+      return !(line.seq <= known);
+    });
+    if (!fresh.length) return;
+    const all = this.lines.peek().concat(fresh);
     const over = all.length - this.linesMax;
     if (over > 0) { this.dropped += over; all.splice(0, over); }
     this.lines.value = all;

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kubelet.stages.document import StageError, read_stages
 from services.api.kwok.documents import KwokError, kinds, load, read
+from services.api.kwok.stages.document import StageError, read_stages
 from services.api.meta import Key
 
 HEAD = "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {spec}\n"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from services.experiments.waterfall_page import html_page, svg_picture
-from services.scenarios.traces.waterfall import ABOVE_MAX, bar, label, pods_in, waterfall
+from services.experiments.waterfall_picture import svg_picture
+from services.scenarios.traces.waterfall import ABOVE_MAX, SpanGraph, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 
 MS = 1_000_000
@@ -190,7 +190,7 @@ def test_a_glob_means_the_first_pod_and_a_name_used_again_the_last():
         a_span(3, "schedule pod", 8, 9, pod="web-a", uid="u3"),
     ]
 
-    assert ["u2", "u1", "u3"] == [pod.uid for pod in pods_in(spans, "web-*")]
+    assert ["u2", "u1", "u3"] == [pod.uid for pod in SpanGraph(spans).matching("web-*")]
     assert "u2" == waterfall(spans, "web-*").pod.uid
     assert "u3" == waterfall(spans, "web-a").pod.uid
     assert waterfall(spans, "web-a", "elsewhere") is None
@@ -264,8 +264,7 @@ def test_the_picture_is_one_svg_document_and_escapes_names():
 
     rects = tree.findall(".//{http://www.w3.org/2000/svg}g/{http://www.w3.org/2000/svg}rect")
     assert len(fall.rows) + len(fall.critical_path) == len(rects)
-    assert "<script" not in html_page(fall)
-    assert "http" not in html_page(fall).replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in svg_picture(fall).replace("http://www.w3.org/2000/svg", "")
 
 
 @st.composite

@@ -128,7 +128,7 @@ def test_a_misfit_is_reported_with_its_path(body, problem):
             "apiVersion: want kubescheduler.config.k8s.io/v1, not 'kubescheduler.config.k8s.io/v1beta3'",
         ),
         ("apiVersion: kubescheduler.config.k8s.io/v1\nkind: Policy", "kind: want KubeSchedulerConfiguration"),
-        ("a: [", "not YAML: "),
+        ("a: [", "not YAML: line 1, column 5: "),
     ],
 )
 def test_what_is_no_configuration_is_refused(text, beginning):

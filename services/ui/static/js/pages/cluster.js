@@ -308,7 +308,7 @@ function Table() {
   const picked = selected ? (selected.kind === which ? rowOf(/** @type {any} */ (which), selected.ns, selected.name) : -1) : -1;
   const pick = (row) => select(which === 'nodes' ? {kind: 'nodes', ns: '', name: strings[n.name[row]]} : {kind: 'pods', ns: strings[p.ns[row]], name: strings[p.name[row]]});
   return html`<div class="twin"><div class="toolbar"><button aria-pressed=${which === 'nodes'} onClick=${() => { tableOf.value = 'nodes'; }}>nodes</button><button aria-pressed=${which === 'pods'} onClick=${() => { tableOf.value = 'pods'; }}>pods</button><span class="soft">${count(slow.current.rows.length)} rows</span></div>
-    <${VirtualTable} key=${which} label=${which} columns=${which === 'nodes' ? ofNodes : ofPods} rows=${slow.current.rows} keyOf=${(row) => row} picked=${picked} onPick=${pick} empty="No ${which} fit the filter." /></div>`;
+    <${VirtualTable} key=${which} label=${which} columns=${which === 'nodes' ? ofNodes : ofPods} rows=${slow.current.rows} keyOf=${(row) => row} picked=${picked} onPick=${pick} empty=${filterText.value.trim() ? `No ${which} fit the filter.` : `There are no ${which} at this version.`} /></div>`;
 }
 
 function Cluster() {
@@ -332,7 +332,7 @@ function Cluster() {
       ${!asTable.value && html`<button onClick=${() => run('cluster.fit')} aria-label="fit">fit</button>`}
     </div>
     ${read.error && html`<p class="error" role="alert">${read.error}</p>`}
-    <div class="split"><div class="main-part">${asTable.value ? html`<${Table} />` : html`<${Canvas} />`}<${Legend} counts=${counts} /></div>
+    <div class="split"><div class="main-part">${asTable.value ? html`<${Table} />` : html`<${Canvas} />`}${!asTable.value && counts.nodes + counts.pods === 0 && state.rv.value > 0 && html`<p class="empty over">There are no nodes and pods at this version.${state.live.value ? ' An emulated node is an object like any other: ' : ''}${state.live.value && html`<code>keplab up --nodes N</code> begins with some.`}</p>`}<${Legend} counts=${counts} /></div>
       ${selected && (selected.kind === 'nodes' || selected.kind === 'pods') && html`<aside class="side panel" aria-label="selected"><button class="close" aria-label="close" onClick=${() => select(null)}>✕</button>${selected.kind === 'nodes' ? html`<${NodeCard} name=${selected.name} />` : html`<${PodCard} ns=${selected.ns} name=${selected.name} />`}</aside>`}
     </div>`;
 }

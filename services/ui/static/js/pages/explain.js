@@ -3,7 +3,8 @@ import {html, useEffect, useMemo, useState} from 'keplab/html.js';
 import {state, select, notify, go} from 'keplab/state.js';
 import {source, seek, seekTime} from 'keplab/engine.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
-import {filterMatrix, regrouped, scoreMatrix, groupTitle, nodesOf, attemptDifference} from 'keplab/matrix.js';
+import {Tabs} from 'keplab/tabs.js';
+import {filterMatrix, regrouped, finalMatrix, scoreMatrix, groupTitle, nodesOf, attemptDifference} from 'keplab/matrix.js';
 import {timeOf} from 'keplab/flow.js';
 import {count, moment, span} from 'keplab/format.js';
 
@@ -77,14 +78,34 @@ function Filters({found}) {
 function Scores({found, mode, setMode}) {
   const table = useMemo(() => scoreMatrix(found, mode), [found, mode]), raw = Boolean((found.annotations || {})['kube-scheduler-simulator.sigs.k8s.io/score-result']);
   const [all, setAll] = useState(false);
-  if (!table.rows.length) return html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'One node fitted, so none was scored.' : 'No node fitted, so none was scored.'}</p>`;
+  if (!table.rows.length) return html`<${Unscored} found=${found} />`;
   const shown = all ? table.rows : table.rows.slice(0, SHOWN);
   return html`<div class="toolbar">
       <button class="small" aria-pressed=${mode === 'raw'} disabled=${!raw} title=${raw ? undefined : 'raw scores are kept with --set scheduler.record=annotations'} onClick=${() => setMode('raw')}>raw</button><button class="small" aria-pressed=${mode === 'score'} onClick=${() => setMode('score')}>normalised</button><button class="small" aria-pressed=${mode === 'weighted'} onClick=${() => setMode('weighted')}>weighted</button>
-      <span class="soft">${table.winner ? html`chosen <b>${table.winner}</b>` : ''}${table.ties.length ? `, tied with ${table.ties.filter((name) => name !== table.winner).slice(0, 6).join(', ')}${table.ties.length > 7 ? ` and ${table.ties.length - 7} more` : ''}: drawn by lot` : ''}</span></div>
-    <div class="scroll-x"><table class="matrix scores" aria-label="scores by node"><thead><tr><th scope="col">nodes</th><th scope="col" class="num">final</th>${table.plugins.map((plugin, at) => html`<th key=${plugin} scope="col" class="num">${plugin}<span class="soft"> ×${table.weights[at]}</span></th>`)}</tr></thead>
-    <tbody>${shown.map((row) => html`<tr key=${row.key} class=${row.winner ? 'winner' : ''}><th scope="row">${row.winner ? '★ ' : ''}<${Nodes} row=${row} />${row.tied ? html` <span class="tag">tie</span>` : ''}</th><td class="num"><b>${row.final ?? '–'}</b></td>${row.scores.map((value, at) => html`<td key=${at} class="num">${value ?? '–'}</td>`)}</tr>`)}</tbody></table></div>
+      <${Chosen} table=${table} /></div>
+    <div class="scroll-x"><table class="matrix scores" aria-label="scores by node"><thead><tr><th scope="col">nodes</th>${table.plugins.map((plugin, at) => html`<th key=${plugin} scope="col" class="num">${plugin}<span class="soft"> ×${table.weights[at]}</span></th>`)}</tr></thead>
+    <tbody>${shown.map((row) => html`<tr key=${row.key} class=${row.winner ? 'winner' : ''}><th scope="row">${row.winner ? '★ ' : ''}<${Nodes} row=${row} />${row.tied ? html` <span class="tag">tie</span>` : ''}</th>${row.scores.map((value, at) => html`<td key=${at} class="num">${value ?? '–'}</td>`)}</tr>`)}</tbody></table></div>
     ${table.rows.length > SHOWN && html`<button class="small" onClick=${() => setAll(!all)}>${all ? 'fewer' : `${count(table.rows.length - SHOWN)} more rows`}</button>`}`;
+}
+
+const Unscored = ({found}) => html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'One node fitted, so none was scored.' : 'No node fitted, so none was scored.'}</p>`;
+
+/** Which node was chosen, and which others had as much. */
+function Chosen({table}) {
+  const others = table.ties.filter((name) => name !== table.winner);
+  return html`<span class="soft">${table.winner ? html`chosen <b>${table.winner}</b>` : ''}${others.length ? `, tied with ${others.slice(0, 6).join(', ')}${others.length > 6 ? ` and ${others.length - 6} more` : ''}: drawn by lot` : ''}</span>`;
+}
+
+/** What it came to: nodes by their sums, how far each is behind the one that was chosen, and which plugins made that. */
+function Final({found}) {
+  const table = useMemo(() => finalMatrix(found), [found]), [all, setAll] = useState(false);
+  if (!table.rows.length) return html`<${Unscored} found=${found} />`;
+  const shown = all ? table.rows : table.rows.slice(0, SHOWN);
+  return html`<div class="toolbar"><${Chosen} table=${table} /></div>
+    <div class="scroll-x"><table class="matrix final" aria-label="final scores by node"><thead><tr><th scope="col">nodes</th><th scope="col" class="num">count</th><th scope="col" class="num">final</th><th scope="col" class="num">behind</th><th scope="col">because of</th></tr></thead>
+    <tbody>${shown.map((row) => html`<tr key=${row.key} class=${row.winner ? 'winner' : ''}><th scope="row">${row.winner ? '★ ' : ''}<${Nodes} row=${row} />${row.tied ? html` <span class="tag">tie</span>` : ''}</th><td class="num">${count(row.count)}</td><td class="num"><b>${row.final ?? '–'}</b></td><td class="num">${row.behind ? row.behind : '–'}</td><td class="wrap soft">${row.because.map((each) => `${each.plugin} ${each.by > 0 ? '+' : '−'}${Math.abs(each.by)}`).join(', ') || '–'}</td></tr>`)}</tbody></table></div>
+    ${table.rows.length > SHOWN && html`<button class="small" onClick=${() => setAll(!all)}>${all ? 'fewer' : `${count(table.rows.length - SHOWN)} more rows`}</button>`}
+    <p class="soft small-print">The sum of the weighted scores; behind is by how much it is less than that of the node at the top.</p>`;
 }
 
 function WouldFit({found}) {
@@ -126,12 +147,12 @@ function Victims({found}) {
     ${found.preempted_by && html`<p>preempted by <button class="plain link" onClick=${() => select(pod(found.preempted_by))}>${found.preempted_by}</button></p>`}`;
 }
 
-const MODES = [['filter', 'Filter'], ['score', 'Score']];
+const TABS = [['filter', 'Filter'], ['score', 'Score'], ['final', 'Final']];
 
 function Explain({close}) {
   const pod = chosen(), [tab, setTab] = useState(''), [mode, setMode] = useState(/** @type {any} */ ('score'));
   const answer = useAnswer((rv) => (pod ? source.explain(pod.ns, pod.name, rv, state.run.peek()) : Promise.resolve(null)), [pod?.ns, pod?.name], {every: 1});
-  const found = answer.value, shown = tab || (found && (found.outcome === 'scheduled' || found.node) ? 'score' : 'filter');
+  const found = answer.value, shown = tab || (found && (found.outcome === 'scheduled' || found.node) ? 'final' : 'filter');
   useEffect(() => setTab(''), [pod?.ns, pod?.name]);
   useSummary(found && pod ? `Pod ${pod.name}: ${found.pool || found.phase || found.outcome}. ${found.message || ''}` : '');
   return html`<header class="toolbar"><h2 class="wrap">${pod ? `${pod.ns}/${pod.name}` : 'Explain a pod'}</h2><span class="grow"></span>
@@ -141,8 +162,8 @@ function Explain({close}) {
       : answer.error && !found ? html`<p class="error" role="alert">${answer.error.message}</p>` : !found ? html`<p class="empty">loading …</p>`
         : html`<${Head} found=${found} />
           ${found.is_past && html`<p class="soft small-print">As it was recorded at rv ${count(found.rv || state.rv.value)}.</p>`}
-          <div class="tabs" role="tablist">${MODES.map(([id, title]) => html`<button key=${id} role="tab" aria-selected=${shown === id} onClick=${() => setTab(id)}>${title}</button>`)}</div>
-          <div role="tabpanel" aria-label=${shown}>${shown === 'filter' ? html`<${Filters} found=${found} />` : html`<${Scores} found=${found} mode=${mode} setMode=${setMode} />`}</div>
+          <${Tabs} label="what the plugins said" tabs=${TABS} shown=${shown} choose=${setTab} />
+          <div role="tabpanel" aria-label=${shown}>${shown === 'filter' ? html`<${Filters} found=${found} />` : shown === 'score' ? html`<${Scores} found=${found} mode=${mode} setMode=${setMode} />` : html`<${Final} found=${found} />`}</div>
           <${WouldFit} found=${found} />
           ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${found.wakes_on.length} events</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
           ${(found.devices || []).length > 0 && html`<details><summary>devices on ${found.devices.length} nodes</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}

@@ -1,6 +1,6 @@
 // The processes of the mesh, their links to the API server, and the faults that are in force. With --allow-break, faults as buttons.
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, notify} from 'keplab/state.js';
+import {state, view, notify, originOf} from 'keplab/state.js';
 import {source, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
@@ -98,13 +98,16 @@ const ms = (value) => (value === null || value === undefined ? '–' : value >= 
 const perSecond = (value) => (value === null || value === undefined ? '–' : value >= 10 ? count(value) : value.toFixed(1));
 const role = (process) => (process.leads === true ? html`<span class="leads">★ leads</span>` : process.leads === false ? html`<span class="soft">standby</span>` : '');
 
+/** The nodes of a kubelet's process: "1,667 nodes", or how many of them are ready where not all are. */
+const nodesOf = (process) => (process.nodes === null || process.nodes === undefined ? '' : process.nodes_ready < process.nodes ? `${count(process.nodes_ready)} of ${count(process.nodes)} nodes` : `${count(process.nodes)} ${process.nodes === 1 ? 'node' : 'nodes'}`);
+
 function Spark({name}) {
   const box = useRef(/** @type {HTMLElement|null} */ (null)), plot = useRef(/** @type {any} */ (null)), theme = state.theme.value;
   const data = () => { const kept = past.get(name); return kept ? [kept.t.slice(), kept.messages.slice(), kept.p99.slice()] : [[], [], []]; };
   useEffect(() => {
     const place = /** @type {HTMLElement} */ (box.current), axis = {stroke: css('soft'), grid: {stroke: css('line'), width: 0.5}, ticks: {show: false}, font: '11px system-ui'};
     const own = plot.current = new uPlot({width: place.clientWidth || 320, height: 132, legend: {show: false}, cursor: {drag: {x: false, y: false}}, scales: {x: {time: false, range: (_, low, high) => [Math.min(low ?? 0, (high ?? 60) - 60), high ?? 60]}, ms: {range: (_, low, high) => [0, Math.max(1, high || 1)]}, y: {range: (_, low, high) => [0, Math.max(1, high || 1)]}},
-      axes: [{...axis, values: (_, list) => list.map((value) => `${Math.round(value)} s`)}, {...axis, size: 46, values: (_, list) => list.map((value) => count(value))}, {...axis, scale: 'ms', side: 1, size: 46, grid: {show: false}, values: (_, list) => list.map((value) => `${value} ms`)}],
+      axes: [{...axis, space: 76, values: (_, list) => list.map((value) => moment(value, originOf('live')).slice(0, 8))}, {...axis, size: 46, values: (_, list) => list.map((value) => count(value))}, {...axis, scale: 'ms', side: 1, size: 46, grid: {show: false}, values: (_, list) => list.map((value) => `${value} ms`)}],
       series: [{}, {label: 'messages/s', stroke: css('running'), width: 1.5}, {label: 'p99', scale: 'ms', stroke: css('pending'), width: 1.5, dash: [4, 3]}]}, data(), place);
     const seen = new ResizeObserver(() => own.setSize({width: place.clientWidth, height: 132}));
     seen.observe(place);
@@ -122,7 +125,7 @@ function Card({row, store, faults}) {
   const own = (faults || []).filter((fault) => fault.target === process.name);
   return html`<aside class="side panel card" aria-label=${process.name}><h2>${process.name} ${role(process)}</h2><button class="close" aria-label="close" onClick=${() => { chosen.value = ''; }}>✕</button>
     <p><${Sign} process=${process} />${process.answers === false ? html` <span class="bad">does not answer</span>` : ''}</p>
-    <dl class="pairs">${fact('pid', process.pid || null)}${fact('up', process.uptime_s ? span(process.uptime_s) : null)}${fact('restarts', process.restarts ?? 0)}${fact('cpu', process.cpu === null || process.cpu === undefined ? null : `${Math.round(process.cpu * 100)} %`)}${fact('rss', process.rss_bytes ? memory(process.rss_bytes) : null)}${fact('ports', process.ports ? Object.entries(process.ports).map(([name, port]) => `${name} ${port}`).join(', ') : process.port)}${fact('last error', process.last_error)}
+    <dl class="pairs">${fact('pid', process.pid || null)}${fact('nodes', nodesOf(process) && `${count(process.nodes_ready)} of ${count(process.nodes)} ready`)}${fact('up', process.uptime_s ? span(process.uptime_s) : null)}${fact('restarts', process.restarts ?? 0)}${fact('cpu', process.cpu === null || process.cpu === undefined ? null : `${Math.round(process.cpu * 100)} %`)}${fact('rss', process.rss_bytes ? memory(process.rss_bytes) : null)}${fact('ports', process.ports ? Object.entries(process.ports).map(([name, port]) => `${name} ${port}`).join(', ') : process.port)}${fact('last error', process.last_error)}
       ${link && html`${fact('sent, received', `${perSecond(link.sent_s)}, ${perSecond(link.received_s)} a second`)}${fact('bytes', `${memory(link.bytes_s || 0)}/s`)}${fact('p50, p99', `${ms(link.p50_ms)}, ${ms(link.p99_ms)}`)}${fact('errors', link.errors_s ? `${perSecond(link.errors_s)}/s` : null)}${fact('link', link.fault ? faultWords(link.fault) : null)}`}</dl>
     ${live && html`<div class="actions break" role="group" aria-label="break ${process.name}">
       <button class="small" ...${gone} onClick=${() => propose('kill', process.name)}>kill</button><button class="small" ...${gone} onClick=${() => propose('pause', process.name)}>pause 10 s</button>
@@ -144,7 +147,7 @@ function Counter({found}) {
   if (!faults.length && !found.alarms) return null;
   return html`<section class="panel counter" aria-label="alarms"><header class="toolbar"><h2>Alarms</h2><span class=${total ? 'bad' : 'good'}>${count(total)} ${total === 1 ? 'violation' : 'violations'} of invariants</span>${found.alarms && !found.alarms.judged && html`<span class="soft">not judged: ${found.alarms.why_not}</span>`}</header>
     ${violations.slice(-5).map((each, at) => html`<p key=${at} class=${each.by_hand ? 'soft wrap' : 'bad wrap'}>${each.by_hand ? 'by hand: ' : ''}${each.invariant} ${each.detail || each.message || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
-    ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${span(fault.at)}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
+    ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${moment(fault.at, originOf(state.run.value))}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
 
 /** What only programs read of a line. */
@@ -195,10 +198,10 @@ function Mesh() {
     <div class="split"><div class="main-part scroll"><div class="mesh ${linked ? '' : 'unlinked'}">
       <div class="stores">${laid.stores.map((process) => html`<button key=${process.name} class="store" data-process=${process.name} aria-pressed=${chosen.value === process.name} onClick=${() => pick(process.name)} onKeyDown=${(event) => onKey(event, process.name)}>
         <b>${process.name}</b>${role(process)}<${Sign} process=${process} />${found.rv !== undefined && process.name.startsWith('apiserver') && html`<span class="mono">rv ${count(found.rv)}</span>`}<span class="soft">${process.cpu === null || process.cpu === undefined ? '' : `${Math.round(process.cpu * 100)} % cpu`}${process.rss_bytes ? ` · ${memory(process.rss_bytes)}` : ''}</span>${process.restarts ? html`<span>${process.restarts} restarts</span>` : ''}</button>`)}</div>
-      <table class="processes"><thead><tr>${linked && html`<th class="link-cell"><span class="sr-only">link</span></th>`}<th>Process</th><th>State</th><th><span class="sr-only">role</span></th>${linked && html`<th class="num">msg/s</th><th class="num">bytes/s</th><th class="num">p50</th><th class="num">p99</th><th class="num">err/s</th><th class="num">cpu</th><th class="num">rss</th>`}<th class="num">restarts</th></tr></thead><tbody>
+      <table class="processes"><thead><tr>${linked && html`<th class="link-cell"><span class="sr-only">link</span></th>`}<th>Process</th><th>State</th><th><span class="sr-only">role</span></th>${linked && html`<th class="num">msg/s</th><th class="num more">bytes/s</th><th class="num more">p50</th><th class="num">p99</th><th class="num">err/s</th><th class="num">cpu</th><th class="num most">rss</th>`}<th class="num">restarts</th></tr></thead><tbody>
         ${laid.rows.map(({process, link, fault}) => html`<tr key=${process.name} tabindex="0" data-process=${process.name} data-state=${process.state} aria-selected=${chosen.value === process.name} onClick=${() => pick(process.name)} onKeyDown=${(event) => onKey(event, process.name)}>
-          ${linked && html`<td class="link-cell"><${Link} link=${link} process=${process} /></td>`}<th scope="row">${process.name}</th><td><${Sign} process=${process} />${fault ? html` <span class="state broken">${faultWords(fault)}</span>` : ''}</td><td>${role(process)}</td>
-          ${linked && html`<td class="num">${link ? perSecond(link.messages_s) : '–'}</td><td class="num">${link ? memory(link.bytes_s || 0) : '–'}</td><td class="num">${link ? ms(link.p50_ms) : '–'}</td><td class="num">${link ? ms(link.p99_ms) : '–'}</td><td class=${`num ${link?.errors_s ? 'loud' : ''}`}>${link ? perSecond(link.errors_s || 0) : '–'}</td><td class="num">${process.cpu === null || process.cpu === undefined ? '–' : `${Math.round(process.cpu * 100)} %`}</td><td class="num">${process.rss_bytes ? memory(process.rss_bytes) : '–'}</td>`}<td class="num">${count(process.restarts || 0)}</td></tr>`)}
+          ${linked && html`<td class="link-cell"><${Link} link=${link} process=${process} /></td>`}<th scope="row">${process.name}${nodesOf(process) && html` <span class="soft nodes">${nodesOf(process)}</span>`}</th><td><${Sign} process=${process} />${fault ? html` <span class="state broken">${faultWords(fault)}</span>` : ''}</td><td>${role(process)}</td>
+          ${linked && html`<td class="num">${link ? perSecond(link.messages_s) : '–'}</td><td class="num more">${link ? memory(link.bytes_s || 0) : '–'}</td><td class="num more">${link ? ms(link.p50_ms) : '–'}</td><td class="num">${link ? ms(link.p99_ms) : '–'}</td><td class=${`num ${link?.errors_s ? 'loud' : ''}`}>${link ? perSecond(link.errors_s || 0) : '–'}</td><td class="num">${process.cpu === null || process.cpu === undefined ? '–' : `${Math.round(process.cpu * 100)} %`}</td><td class="num most">${process.rss_bytes ? memory(process.rss_bytes) : '–'}</td>`}<td class="num">${count(process.restarts || 0)}</td></tr>`)}
       </tbody></table></div>
       <${Counter} found=${found} />
       <${Newest} />

@@ -4,6 +4,7 @@ import {state, go, select, notify, wallOf, originOf} from 'keplab/state.js';
 import {source, seek} from 'keplab/engine.js';
 import {register, run, available} from 'keplab/commands.js';
 import {VirtualTable} from 'keplab/table.js';
+import {Tabs} from 'keplab/tabs.js';
 import {yaml, withoutManagers} from 'keplab/yaml.js';
 import {diff, folded, split} from 'keplab/diff.js';
 import {count, age, moment} from 'keplab/format.js';
@@ -197,7 +198,7 @@ function Detail({at}) {
   return html`<section class="detail panel" aria-label="${at.kind} ${at.open.name}">
     <header class="toolbar"><h2 class="wrap">${at.open.ns ? `${at.open.ns}/` : ''}${at.open.name}</h2><span class="soft">${found?.rv ? `rv ${count(found.rv)}` : ''}</span><span class="grow"></span>
       ${editor && html`<button class="small" onClick=${() => run('edit.open')}>edit <kbd>e</kbd></button>`}<button class="small" aria-label="close" onClick=${() => move({open: null, a: 0, b: 0, tab: 'yaml'})}>✕</button></header>
-    <div class="tabs" role="tablist">${tabs.map(([id, title, stroke]) => html`<button key=${id} role="tab" aria-selected=${at.tab === id} onClick=${() => move({tab: id})}>${title} <kbd>${stroke}</kbd></button>`)}</div>
+    <${Tabs} label="views of the object" tabs=${tabs} shown=${at.tab} choose=${(id) => move({tab: id})} />
     <div class="tab" role="tabpanel" aria-label=${at.tab}>
       ${at.tab === 'versions' ? html`<${Versions} at=${at} />`
         : answer.error && !answer.value ? html`<p class="error" role="alert">${answer.error.message}</p>${found && html`<p class="soft">Its last known document:</p><${Yaml} document=${found.document} />`}`

@@ -116,16 +116,16 @@ function Queue() {
   const plugins = Object.entries(found?.rejected_by_plugin || {}).sort((a, b) => b[1] - a[1]), largest = Math.max(1, ...plugins.map(([, number]) => number));
   useSummary(`Queue: ${Object.entries(counts).map(([id, number]) => `${title(id)} ${number}`).join(', ')}.`);
   const table = [
-    {id: 'pod', title: 'Pod', width: 'minmax(150px, 2fr)', cell: (pod) => pod.pod},
+    {id: 'pod', title: 'Pod', width: 'minmax(140px, 2fr)', cell: (pod) => pod.pod},
     {id: 'pool', title: 'Pool', width: '120px', cell: (pod) => title(pod.pool)},
-    {id: 'priority', title: 'Priority', num: true, width: '76px', cell: (pod) => count(pod.priority || 0), sort: (pod) => pod.priority || 0},
+    {id: 'priority', title: 'Priority', num: true, width: '68px', cell: (pod) => count(pod.priority || 0), sort: (pod) => pod.priority || 0},
     ...(exact ? [
-      {id: 'since', title: 'In pool', num: true, width: '76px', cell: (pod) => seconds(pod.pool_since_s), sort: (pod) => pod.pool_since_s ?? -1},
-      {id: 'attempts', title: 'Attempts', num: true, width: '80px', cell: (pod) => count(pod.attempts || 0), sort: (pod) => pod.attempts || 0},
-      {id: 'next', title: 'Next by time', num: true, width: '102px', cell: (pod) => seconds(pod.next_attempt_in_s), sort: (pod) => pod.next_attempt_in_s ?? 1e12},
+      {id: 'since', title: 'In pool', num: true, width: '70px', cell: (pod) => seconds(pod.pool_since_s), sort: (pod) => pod.pool_since_s ?? -1},
+      {id: 'attempts', title: 'Attempts', num: true, width: '84px', cell: (pod) => count(pod.attempts || 0), sort: (pod) => pod.attempts || 0},
+      {id: 'next', title: 'By time in', num: true, width: '86px', cell: (pod) => seconds(pod.next_attempt_in_s), sort: (pod) => pod.next_attempt_in_s ?? 1e12},
       {id: 'moved', title: 'Moved by', width: 'minmax(96px, 1fr)', cell: (pod) => pod.moved_by || '–'},
-      {id: 'rejected', title: 'Waits for', width: 'minmax(120px, 1.4fr)', cell: (pod) => (pod.gated_by ? `gate: ${pod.gated_by}` : (pod.rejected_by || []).join(', ') || '–')},
-      {id: 'nominated', title: 'Nominated', width: '92px', cell: (pod) => pod.nominated_node || '–'},
+      {id: 'rejected', title: 'Waits for', width: 'minmax(150px, 1.6fr)', cell: (pod) => (pod.gated_by ? `gate: ${pod.gated_by}` : (pod.rejected_by || []).join(', ') || '–')},
+      ...(pods.some((pod) => pod.nominated_node) ? [{id: 'nominated', title: 'Nominated', width: '92px', cell: (pod) => pod.nominated_node || '–'}] : []),
     ] : [{id: 'why', title: 'Reason', width: 'minmax(160px, 2fr)', cell: (pod) => pod.message || '–'}]),
   ];
   const chosen = state.selected.value, key = chosen && chosen.kind === 'pods' ? `${chosen.ns}/${chosen.name}` : null;

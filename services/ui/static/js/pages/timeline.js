@@ -25,7 +25,7 @@ function TimeLine() {
   const marks = state.marks.value, found = fitting(marks, text.value, before.value), origin = originOf(state.run.value);
   const columns = [
     {id: 'time', title: 'Time', width: '120px', num: true, cell: (mark) => moment(mark.time, origin), sort: (mark) => mark.time},
-    {id: 'rv', title: 'Version', width: '160px', num: true, cell: (mark) => (mark.rv ? count(mark.rv) : ''), sort: (mark) => mark.rv || 0},
+    {id: 'rv', title: 'Version', width: '182px', num: true, cell: (mark) => (mark.rv ? count(mark.rv) : ''), sort: (mark) => mark.rv || 0},
     {id: 'kind', title: 'Kind', width: '100px', cell: (mark) => mark.kind},
     {id: 'process', title: 'Process', width: '150px', cell: (mark) => mark.process || ''},
     {id: 'label', title: 'What', width: 'minmax(240px, 1fr)', cell: (mark) => mark.label},

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from kubelet.stages.stage import Patch, Stage, Step
 from services.api.identity import ANY, StageFields, Stages
+from services.api.kwok.stages.stage import Patch, Stage, Step
 
 _ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _ONLY_ACTIONS = re.compile(r"^[ \t]*(?:\{\{.*?\}\}[ \t]*)+$", re.DOTALL | re.MULTILINE)
@@ -23,6 +23,8 @@ def rights_of(stages: Iterable[Stage]) -> Stages:
     """Return what a host needs for these stages beyond what its nodes may do themselves."""
     found: dict[str, dict[str, set[str]]] = {}
     for stage in stages:
+        if not stage.is_of_kubelets:
+            continue
         named = found.setdefault(stage.kind, {part: set() for part in _PARTS})
         for step in stage.steps:
             _note(step, named)

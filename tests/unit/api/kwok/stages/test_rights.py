@@ -2,9 +2,9 @@
 
 import pytest
 
-from kubelet.stages.document import load_stages, read_stages
-from kubelet.stages.rights import rights_of
 from services.api.identity import StageFields, may_change
+from services.api.kwok.stages.document import load_stages, read_stages
+from services.api.kwok.stages.rights import rights_of
 
 HEAD = """
 apiVersion: kwok.x-k8s.io/v1alpha1

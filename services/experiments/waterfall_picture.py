@@ -1,13 +1,13 @@
-"""A pod's waterfall as a picture and as a page: bars by service, the critical path below. Pure.
+"""A pod's waterfall as an SVG that stands by itself: bars by service, the critical path below. Pure.
 
-The picture is an SVG that stands by itself; the page holds the same picture and a table. Names come
-from a cluster, so all of them are escaped.
+Names come from a cluster, so all of them are escaped. services/ui/static/js/pages/trace.js draws the same rows.
 """
 
 from html import escape
 
 from services.experiments.axis import ticks
-from services.experiments.style import colour_of, head, of_svg
+from services.experiments.style import colour_of, of_svg
+from services.experiments.trace_page import heading
 from services.scenarios.traces.waterfall import Row, Waterfall, label
 
 _WIDTH, _NAMES, _RIGHT, _TOP, _LINE = 1180, 430, 110, 46, 20
@@ -20,41 +20,16 @@ def svg_picture(fall: Waterfall) -> str:
     parts = [
         (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' "
-            f"height='{height}' role='img' aria-label='{escape(_heading(fall), quote=True)}'>"
+            f"height='{height}' role='img' aria-label='{escape(heading(fall), quote=True)}'>"
         ),
         f"<style>{_STYLE}</style><rect class='back' width='{_WIDTH}' height='{height}' />",
-        f"<text class='head' x='8' y='18'>{escape(_heading(fall))}</text>",
+        f"<text class='head' x='8' y='18'>{escape(heading(fall))}</text>",
         *_axis(fall, height),
         *(_bar(fall, row, _TOP + _LINE * number) for number, row in enumerate(fall.rows)),
         *_path(fall, height - 46),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
-
-
-def html_page(fall: Waterfall) -> str:
-    """Return a page with the picture and the critical path as a table."""
-    total = fall.total_ms or 1.0
-    rows = "".join(f"<tr><td>{escape(p.what)}<td>{p.ms:.3f}<td>{100 * p.ms / total:.1f} %" for p in fall.critical_path)
-    about = (
-        f"{fall.pod.namespace}/{fall.pod.name}, uid {fall.pod.uid}, trace {fall.trace_id}. "
-        "Strong bars are what the pod waited for; pale ones went on meanwhile."
-    )
-    return "\n".join(
-        [
-            head(_heading(fall), about),
-            f"<div class=scroll>{svg_picture(fall)}</div>",
-            "<h2>Critical path</h2><div class=scroll><table><tr><th>What<th>ms<th>Share",
-            f"{rows}<tr><td>total<td>{fall.total_ms:.3f}<td>100.0 %</table></div>",
-            "</html>",
-            "",
-        ]
-    )
-
-
-def _heading(fall: Waterfall) -> str:
-    end = fall.phase or "not Running, last span"
-    return f"pod {fall.pod.name}: {end} after {fall.total_ms:.3f} ms"
 
 
 def _x(fall: Waterfall, at_ns: int) -> float:

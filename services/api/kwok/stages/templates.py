@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kubelet.stages.template_functions import FUNCTIONS, NAMES, Context, Function, shown
 from services.api.documents import yaml_text
+from services.api.kwok.stages.template_functions import FUNCTIONS, NAMES, Context, Function, shown
 
 DEPTH_MAX = 100
 """Templates that include each other deeper than this are taken to have no end."""

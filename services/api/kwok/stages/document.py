@@ -10,8 +10,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from kubelet.stages.jq import JqError, Query
-from kubelet.stages.stage import (
+from services.api.documents import yaml_text
+from services.api.kwok.documents import KwokError, is_other_kind, read_one
+from services.api.kwok.kind import API_VERSION
+from services.api.kwok.stages.jq import JqError, Query
+from services.api.kwok.stages.stage import (
+    KINDS,
     OPERATORS,
     CelExpression,
     CelRequirement,
@@ -19,6 +23,7 @@ from kubelet.stages.stage import (
     Event,
     EventType,
     Finalizers,
+    Impersonation,
     Part,
     Patch,
     PatchType,
@@ -26,15 +31,12 @@ from kubelet.stages.stage import (
     Selector,
     Stage,
     Step,
-    check_subresource,
 )
-from kubelet.stages.templates import Template
-from services.api.documents import yaml_text
-from services.api.kwok.documents import KwokError, is_other_kind, read_one
-from services.api.kwok.kind import API_VERSION
+from services.api.kwok.stages.templates import Template
+from services.api.meta import Document
+from services.api.resources import resources
 
-KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
-"""What stages move, by kind with the group and version."""
+STATUS = "status"
 
 
 class StageError(ValueError):
@@ -94,13 +96,7 @@ class _Next(Part, frozen=True):
     patches: tuple[Patch, ...] | None = None
     status_template: Template = Template("")
     status_subresource: str | None = None
-    status_patch_as: Any = None
-
-    def __post_init__(self) -> None:
-        if self.status_patch_as is not None:
-            raise ValueError(".statusPatchAs: patches in another's name are not supported")
-        if self.status_template.text and self.status_subresource is not None:
-            check_subresource(self.status_subresource, ".statusSubresource")
+    status_patch_as: Impersonation | None = None
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is done: first all that is no patch."""
@@ -108,7 +104,13 @@ class _Next(Part, frozen=True):
         patches = list(self.patches or ())
         if self.status_template.text:
             subresource = "status" if self.status_subresource is None else self.status_subresource
-            patches.insert(0, Patch(template=self.status_template, subresource=subresource, root="status"))
+            patch = Patch(
+                template=self.status_template,
+                subresource=subresource,
+                root="status",
+                impersonation=self.status_patch_as,
+            )
+            patches.insert(0, patch)
         return (first, *(Step(patch=patch) for patch in patches))
 
 
@@ -121,6 +123,10 @@ class _Spec(Part, frozen=True):
     next: _Next | None = None
     steps: tuple[Step, ...] | None = None
     immediate_next_stage: bool | None = None
+
+
+SPEC = _Spec
+"""The type of a stage's spec; templates are texts."""
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
@@ -181,17 +187,26 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not name or not isinstance(name, str):
         raise StageError(f"{file}: document {number}: metadata.name: a stage wants a name")
     try:
+        return name, read_stage(document)
+    except StageError as error:
+        raise StageError(f"{file}: {error}") from None
+
+
+def read_stage(document: Document) -> Stage | None:
+    """Return what a Stage says, None of one without a selector. Raises: StageError beginning with the stage's name."""
+    name = document["metadata"]["name"]
+    try:
         spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=lambda _template, text: Template(text))
-        return name, _stage(spec, name)
+        return _stage(spec, name)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`") + ("" if message.startswith(".") else ": ")
         if message.startswith("Invalid enum value"):
             choices = get_args(EventType if where.endswith(".event.type: ") else PatchType)
             message += f", want one of {', '.join(choices)}"
-        raise StageError(f"{file}: stage {name}: spec{where}{message}") from None
+        raise StageError(f"stage {name}: spec{where}{message}") from None
     except _PathError as error:
-        raise StageError(f"{file}: stage {name}: {error}") from None
+        raise StageError(f"stage {name}: {error}") from None
 
 
 class _PathError(ValueError):
@@ -207,23 +222,54 @@ def _read_query(path: str, text: str) -> Query:
 
 
 def _stage(spec: _Spec, name: str) -> Stage | None:
-    if KINDS.get(spec.resource_ref.kind) != (spec.resource_ref.api_group or "v1"):
-        what = f"{spec.resource_ref.api_group} {spec.resource_ref.kind}"
-        known = ", ".join(f"{group} {kind}" for kind, group in KINDS.items())
-        raise _PathError("spec.resourceRef", f"{what} is not supported; {known} are")
+    api_version = spec.resource_ref.api_group or "v1"
+    kind = spec.resource_ref.kind
+    if not kind:
+        raise _PathError("spec.resourceRef.kind", "want a kind")
+    is_hosted = KINDS.get(kind) == api_version
+    served = sorted({each.api_version for each in resources().values() if each.kind == kind})
+    if served and api_version not in served and "." not in api_version:
+        # A group with a dot may be one's own.
+        raise _PathError("spec.resourceRef", f"{api_version} {kind} is no kind; {', '.join(served)} {kind} is")
     if (spec.next is None) == (spec.steps is None):
         raise _PathError("spec", "want either next or steps")
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
+    if place := _impersonated(spec):
+        what = f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
+        raise _PathError(place, what)
+    if is_hosted:
+        for path, patch in _patches(spec):
+            if patch.subresource not in ("", STATUS):
+                raise _PathError(path, f"{patch.subresource!r} is not supported; status and the object itself are")
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
     if selector is None:
         return None
     return Stage(
-        name, spec.resource_ref.kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage)
+        name, kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage), api_version
     )
+
+
+def _patches(spec: _Spec) -> list[tuple[str, Patch]]:
+    """Return the patches of a stage, but for that of a status template, with the paths of their subresources."""
+    if spec.next is not None:
+        if spec.next.status_template.text and spec.next.status_subresource:
+            template = Patch(template=spec.next.status_template, subresource=spec.next.status_subresource)
+            return [("spec.next.statusSubresource", template)]
+        return [(f"spec.next.patches[{n}].subresource", each) for n, each in enumerate(spec.next.patches or ())]
+    steps = enumerate(spec.steps or ())
+    return [(f"spec.steps[{n}].patch.subresource", step.patch) for n, step in steps if step.patch is not None]
+
+
+def _impersonated(spec: _Spec) -> str:
+    """Return the path of the first patch in another's name, "" for none."""
+    if spec.next is not None and spec.next.status_patch_as is not None:
+        return "spec.next.statusPatchAs"
+    found = (path for path, patch in _patches(spec) if patch.impersonation is not None)
+    return next(found, "").replace(".subresource", ".impersonation")
 
 
 def _selector(selector: _Selector) -> Selector:

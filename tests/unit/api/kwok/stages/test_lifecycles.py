@@ -1,7 +1,10 @@
 """One object's life by stages: delays that begin anew, changes that come while a stage is played, tries again."""
 
-from kubelet.stages.document import read_stages
-from kubelet.stages.lifecycle import Draws, Life
+import pytest
+
+from services.api.kwok.stages.document import StageError, read_stages
+from services.api.kwok.stages.lifecycle import Draws, Life, operations
+from services.api.kwok.stages.template_functions import Context
 
 TEXT = """\
 apiVersion: kwok.x-k8s.io/v1alpha1
@@ -81,3 +84,44 @@ def test_an_immediate_stage_that_changed_nothing_is_played_again_but_never_witho
     assert fast.due(0.0) is not None
     assert fast.played(0.0, 0.0) is None
     assert fast.due(100.0) is None
+
+
+def test_a_patch_of_what_no_kubelet_hosts_is_a_merge_patch_unless_it_says_otherwise():
+    stage = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {{name: s}}
+spec:
+  resourceRef: {{apiGroup: {group}, kind: {kind}}}
+  selector: {{}}
+  next: {{patches: [{{template: 'a: 1', subresource: {subresource}}}]}}
+"""
+
+    def operation(group, kind, subresource="status"):
+        text = stage.format(group=group, kind=kind, subresource=subresource)
+        (read,) = read_stages([("f.yaml", text)])
+        return operations(read, {}, Context("2026-01-01T00:00:00Z"))[0]
+
+    assert operation("v1", "Pod").type == "strategic"
+    assert operation("apps/v1", "Deployment").type == operation("example.com/v1", "Pod").type == "merge"
+    assert operation("apps/v1", "Deployment", "scale").subresource == "scale"
+    with pytest.raises(StageError, match=r"spec.next.patches\[0\].subresource: 'scale' is not supported"):
+        operation("v1", "Pod", "scale")
+
+
+def test_an_object_goes_on_with_the_stages_there_are_now():
+    def stages(*names):
+        text = TEXT.replace("DELAY", "5000").replace("IMMEDIATE", "false")
+        return read_stages([("f.yaml", "\n---\n".join(text.replace("beat", name) for name in names))])
+
+    life = Life(stages("one"), Draws(0, "x"))
+    document = {"metadata": {"name": "x", "resourceVersion": "1"}}
+    assert life.seen(document, 0.0, 0.0) == 5.0
+    assert life.replace(stages("two"), 3.0, 3.0) == 8.0  # with the whole delay
+    assert life.due(5.0) is None
+    assert life.due(8.0).stage.name == "two"
+    assert life.replace((), 8.5, 8.5) is None  # what is being played is played to its end
+    assert life.played(9.0, 9.0, is_lost=True) is None
+    assert life.due(100.0) is None
+    assert life.replace(stages("three"), 10.0, 10.0) == 15.0
+    assert life.due(15.0).stage.name == "three"

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from kubelet.stages.jq import Query
-from kubelet.stages.templates import Template
+from services.api.kwok.stages.jq import Query
+from services.api.kwok.stages.templates import Template
 from services.api.meta import Document
 
 EventType = Literal["Normal", "Warning"]
@@ -21,6 +21,8 @@ PatchType = Literal["json", "merge", "strategic"]
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _CHANGES = re.compile(r"\bstatus\b|deletionTimestamp|finalizers")
 """What a CEL expression names that is about what changes in the course of a life."""
+KINDS = {"Pod": "v1", "Node": "v1", "ResourceSlice": "resource.k8s.io/v1"}
+"""What the stages of kubelets move, by kind with the group and version; all else a controller moves."""
 _OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
 """Where the course of a life shows: requirements on these do not say whose life it is."""
 
@@ -172,6 +174,16 @@ class Finalizers(Part, frozen=True):
         return kept + [name for name in dict.fromkeys(each.value for each in self.add or ()) if name not in kept]
 
 
+class Impersonation(Part, frozen=True):
+    """As which user something is done."""
+
+    username: str
+
+    def __post_init__(self) -> None:
+        if not self.username:
+            raise ValueError(".username: want the name of a user")
+
+
 class Patch(Part, frozen=True):
     """A patch made by a template; `root` is the field it is about. `type` None: strategic."""
 
@@ -179,20 +191,11 @@ class Patch(Part, frozen=True):
     type: PatchType | None = None
     subresource: str = ""
     root: str = ""
-    impersonation: Any = None
+    impersonation: Impersonation | None = None
 
     def __post_init__(self) -> None:
-        if self.impersonation is not None:
-            raise ValueError(".impersonation: patches in another's name are not supported")
         if not self.template.text.strip():
             raise ValueError(".template: want a template")
-        check_subresource(self.subresource, ".subresource")
-
-
-def check_subresource(subresource: str, field: str) -> None:
-    """Raise ValueError for a subresource that no patch may be for."""
-    if subresource not in ("", "status"):
-        raise ValueError(f"{field}: {subresource!r} is not supported; status and the object itself are")
 
 
 class Apply(Part, frozen=True):
@@ -227,6 +230,17 @@ class Stage:
     weight_from: Query | CelExpression | None = None
     delay: Delay | None = None
     is_immediate: bool = False
+    api_version: str = "v1"
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """The apiVersion and kind of what it moves."""
+        return self.api_version, self.kind
+
+    @property
+    def is_of_kubelets(self) -> bool:
+        """Whether kubelets move what it is for."""
+        return KINDS.get(self.kind) == self.api_version
 
     @property
     def writes_status(self) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import Dialect, Template, TemplateError
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import Dialect, Template, TemplateError
 
 POD = {
     "metadata": {"name": "web", "labels": {"b": "2", "a": "1"}},

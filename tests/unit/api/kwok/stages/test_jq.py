@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.stages.jq import JqError, Query
+from services.api.kwok.stages.jq import JqError, Query
 
 POD = {
     "metadata": {"name": "web-0", "labels": {"a.b/c": "yes"}, "ownerReferences": [{"kind": "Job"}], "finalizers": []},

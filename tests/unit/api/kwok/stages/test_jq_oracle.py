@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet.stages.jq import JqError, Query
+from services.api.kwok.stages.jq import JqError, Query
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 NAMES = st.sampled_from("abc")
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "ab", "7", "-1.5", "x"])
 DOCUMENTS = st.recursive(

@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubelet.effects import StageDelete, StageEvent, StagePatch
-from kubelet.stages.document import StageError, read_stages
-from kubelet.stages.lifecycle import Draws, choose, delay_s, finalizer_changes, operations, weight
-from kubelet.stages.stage import Finalizers
-from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import TemplateError
+from services.api.kwok.stages.document import StageError, read_stages
+from services.api.kwok.stages.lifecycle import Draws, choose, delay_s, finalizer_changes, operations, weight
+from services.api.kwok.stages.operation import StageDelete, StageEvent, StagePatch
+from services.api.kwok.stages.stage import Finalizers
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import TemplateError
 
-STAGES = Path(__file__).parents[4] / "experiments" / "stages"
+STAGES = Path(__file__).parents[5] / "experiments" / "stages"
 CONTEXT = Context("2026-01-01T00:00:00Z", node_name="n1", node_ip="10.0.0.1", pod_ip="10.64.0.2")
 POD = {
     "apiVersion": "v1",
@@ -257,7 +257,7 @@ def test_a_template_that_fails_says_of_which_stage():
         ("  next: {}\n  selector: {matchExpressions: [{cel: {expression: 'self.('}}]}\n", "[0].cel.expression: ERROR: "),
         ("  next: {statusTemplate: '{{ nope }}'}\n", "spec.next.statusTemplate: line 1: function 'nope' is not supported"),
         ("  next: {statusSubresource: scale, statusTemplate: 'a: b'}\n", "spec.next.statusSubresource: 'scale'"),
-        ("  next: {statusPatchAs: {username: x}}\n", "spec.next.statusPatchAs: patches in another's name"),
+        ("  next: {statusPatchAs: {username: x}}\n", "spec.next.statusPatchAs: a Pod is patched in no other name"),
         ("  steps: [{patch: {template: ''}}]\n", "spec.steps[0].patch.template: want a template"),
         ("  steps: [{event: {message: hi}}]\n", "spec.steps[0].event.reason: an event wants a reason"),
     ],
@@ -278,7 +278,10 @@ def test_a_wrong_stage_is_an_error_with_file_name_and_path(spec, said):
         ("a: [", "f.yaml: line "),
         (f"{HEAD}  next: {{delete: true}}\n  next: {{}}\n", ": key 'next' is given twice"),
         (HEAD.replace("{name: s}", "{}"), "f.yaml: document 1: metadata.name: a stage wants a name"),
-        (HEAD.replace("kind: Pod", "kind: Job"), "f.yaml: stage s: spec.resourceRef: v1 Job is not supported"),
+        (
+            HEAD.replace("kind: Pod", "kind: Job"),
+            "f.yaml: stage s: spec.resourceRef: v1 Job is no kind; batch/v1 Job is",
+        ),
         (f"{HEAD}  next: {{}}\n---\n{HEAD}  next: {{}}\n", "f.yaml: stage s: is in f.yaml already"),
     ],
 )

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kubelet.effects import Operation, StageApply, StageDelete, StageEvent, StagePatch
-from kubelet.stages.jq import Query
-from kubelet.stages.stage import Apply, CelExpression, Finalizers, Patch, Stage
-from kubelet.stages.template_functions import Context
-from kubelet.stages.templates import TemplateError
+from services.api.kwok.stages.jq import Query
+from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent, StagePatch
+from services.api.kwok.stages.stage import Apply, CelExpression, Finalizers, Patch, Stage
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document
 from services.api.times import Duration, parse_time
 
@@ -139,7 +139,7 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
                 is_deleted = True
                 found.append(StageDelete())
             elif step.patch is not None:
-                found.append(_patched(step.patch, given, context))
+                found.append(_patched(step.patch, given, context, "strategic" if stage.is_of_kubelets else "merge"))
             if step.apply is not None and not is_deleted:
                 found.append(_applied(step.apply, given, context))
     except TemplateError as error:
@@ -170,9 +170,9 @@ def _applied(apply: Apply, given: Document, context: Context) -> StageApply:
     return StageApply(metadata["name"], made)
 
 
-def _patched(patch: Patch, given: Document, context: Context) -> StagePatch:
+def _patched(patch: Patch, given: Document, context: Context, otherwise: str) -> StagePatch:
     body = patch.template.fill_yaml(given, context)
-    kind = patch.type or "strategic"
+    kind = patch.type or otherwise
     if kind == "json":
         if not isinstance(body, list) or not all(isinstance(each, dict) for each in body):
             raise TemplateError("a json patch is a list of operations")
@@ -203,6 +203,7 @@ class Life:
         self._rv = ""
         self._is_playing = False
         self._newer: Document | None = None
+        self._last: Document | None = None
         self._retry_s = RETRY_MIN_S
 
     def seen(self, document: Document, now: float, wall_s: float) -> float | None:
@@ -213,7 +214,7 @@ class Life:
         rv = _version(document)
         if rv and rv == self._rv:
             return None
-        self._rv = rv
+        self._rv, self._last = rv, document
         self._draws.count = 0
         stage = choose(self._stages, document, self._draws, wall_s)
         if stage is None:
@@ -222,6 +223,13 @@ class Life:
         self._turn = Turn(stage, document)
         self._due_s = now + delay_s(stage, document, wall_s, self._draws)
         return self._due_s
+
+    def replace(self, stages: Sequence[Stage], now: float, wall_s: float) -> float | None:
+        """Go on with these stages: choose anew, with the whole delay. What is being played is played to its end."""
+        self._stages, self._rv = stages, ""
+        if self._is_playing or self._last is None:
+            return None
+        return self.seen(self._last, now, wall_s)
 
     def due(self, now: float) -> Turn | None:
         """Return the stage to play now; report with `played`."""
@@ -240,6 +248,8 @@ class Life:
         if newer is not None and _version(newer) != self._rv:
             self._retry_s = RETRY_MIN_S
             return self.seen(newer, now, wall_s)
+        if is_lost and not self._rv and self._last is not None:
+            return self.seen(self._last, now, wall_s)  # there are other stages now
         if is_lost:
             self._due_s = now + self._retry_s
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)

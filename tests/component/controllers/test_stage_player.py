@@ -1,0 +1,69 @@
+"""Stages of objects that no kubelet hosts: a simulated mesh whose controller manager plays them."""
+
+import pytest
+
+from services.scenarios.run import simulate
+from services.scenarios.script.verbs import read_scenario
+
+STAGE = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: counts}
+spec:
+  resourceRef: {apiGroup: apps/v1, kind: Deployment}
+  selector:
+    matchExpressions: [{key: .metadata.labels.seen, operator: NotIn, values: ["VALUE"]}]
+  delay: {durationMilliseconds: 10000}
+  next:
+    event: {type: Normal, reason: SeenVALUE, message: seen}
+    patches: [{root: metadata, template: 'labels: {seen: "VALUE"}'}]
+"""
+
+
+@pytest.fixture
+def passes():
+    """Run a scenario in virtual time; every line and invariant must hold."""
+
+    def run(text):
+        result = simulate(read_scenario(text, "stages.txt"), seed=1)
+        assert [] == [f"line {j.line}: {j.text} ({j.seen})" for j in result.expectations if not j.passed]
+        assert (result.error, result.violations) == ("", [])
+
+    return run
+
+
+def test_a_stage_waits_anew_when_it_is_edited_and_is_not_played_once_it_is_deleted(passes):
+    passes(f"""\
+# A stage of a Deployment
+enable-crds Stage
+nodes n1 cpu=4
+deployment web replicas=1 cpu=100m
+apply <<EOF
+{STAGE.replace("VALUE", "one")}EOF
+expect for 8s count events reason=Seenone == 0
+delete stage/counts
+apply <<EOF
+{STAGE.replace("VALUE", "two")}EOF
+expect for 9s count events reason=Seentwo == 0
+expect within 2s each deployments name=web metadata.labels.seen == two
+delete stage/counts
+deployment shop replicas=1 cpu=100m
+expect for 20s count deployments name=shop metadata.labels.seen=two == 0
+expect count events reason=Seenone == 0
+expect count events reason=Seentwo == 1
+""")
+
+
+def test_a_controller_manager_that_comes_back_plays_what_was_waiting_once(passes):
+    passes(f"""\
+# The controller manager dies while a stage waits, and again as it is to be played
+stages <<EOF
+{STAGE.replace("VALUE", "one")}EOF
+nodes n1 cpu=4
+deployment web replicas=1 cpu=100m
+expect for 5s count deployments metadata.labels.seen=one == 0
+kill controllers down=1s
+kill controllers at=controller.stage count=1
+expect within 30s each deployments name=web metadata.labels.seen == one
+expect for 20s each deployments name=web metadata.labels.seen == one
+""")
