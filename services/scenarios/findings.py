@@ -3,16 +3,18 @@
 A folder of experiments has a README.md whose title is followed by a paragraph `Finding: …`, one sentence. Another
 paragraph, `Picture: COMMAND`, is the `keplab compare` or `keplab run` that the folder's picture is drawn from. Rows of
 its tables and items of its lists that begin with a scenario's name say what that scenario shows. The index of the
-documents and `keplab scenarios` read both.
+documents and `keplab scenarios` read both. The arms of a `keplab compare` that it prints are what the page offers.
 """
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 PARAGRAPH = re.compile(r"^(Finding|Picture): (.*?)(?=\n[ \t]*\n|\Z)", re.M | re.S)
 ROW = re.compile(r"^\| *(?P<names>[^|]+?) *\|(?P<rest>.*)\|\s*$", re.M)
 ITEM = re.compile(r"^\* `(?P<name>[\w-]+)\.txt`: (?P<text>.*?)(?=^\* |^\s*$|\Z)", re.M | re.S)
+COMPARED = re.compile(r"keplab compare (?P<words>[^`\n]+)")
 RULE = re.compile(r"[ :|-]+")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 COLUMNS = ("finding", "shows", "what it shows", "what happens", "what differs", "what breaks")
@@ -21,12 +23,14 @@ COLUMNS = ("finding", "shows", "what it shows", "what happens", "what differs", 
 
 @dataclass(frozen=True)
 class Findings:
-    """What one folder's README.md says; `of_scenario` by the scenario file's stem."""
+    """What one folder's README.md says; `of_scenario` and `arms` by the scenario file's stem. `arms`: as `--arm` takes
+    them, of the comparison of that scenario that has most of them."""
 
     title: str = ""
     finding: str = ""
     picture: str = ""
     of_scenario: dict[str, str] = field(default_factory=dict)
+    arms: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_findings(text: str) -> Findings:
@@ -34,7 +38,11 @@ def read_findings(text: str) -> Findings:
     title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), "")
     said = {kind: " ".join(body.split()) for kind, body in reversed(PARAGRAPH.findall(text))}
     return Findings(
-        title, said.get("Finding", ""), said.get("Picture", "").strip("`"), {**_of_items(text), **_of_rows(text)}
+        title,
+        said.get("Finding", ""),
+        said.get("Picture", "").strip("`"),
+        {**_of_items(text), **_of_rows(text)},
+        _arms(text),
     )
 
 
@@ -48,6 +56,18 @@ def finding_of_scenario(path: Path) -> str:
     """Return what a scenario's file shows: by its own row or item, else by its folder's finding; or nothing."""
     found = findings_of(path.parent)
     return found.of_scenario.get(path.stem, found.finding)
+
+
+def _arms(text: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for command in COMPARED.finditer(text.replace("\\\n", " ")):
+        words = command["words"].split()
+        # What sets switches of all arms is more than its arms.
+        if "--set" not in words:
+            name = words[0].rpartition("/")[2].removesuffix(".txt")
+            arms = tuple(value for option, value in pairwise(words) if option == "--arm")
+            found[name] = max(found.get(name, ()), arms, key=len)
+    return found
 
 
 def _of_items(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -22,6 +22,7 @@ import structlog
 from services.api.errors import UNREADABLE, BadRequest, Conflict, NotFound, TooManyRequests
 from services.api.switches import SwitchError
 from services.experiments.arms import parse_arms
+from services.scenarios.findings import findings_of
 
 ENDING: Final = ".txt"
 PRIORITY: Final = 10
@@ -136,13 +137,18 @@ class Jobs:
         self._waiting: asyncio.Queue[Job] = asyncio.Queue()
         self._number = 0
 
-    def scenarios(self) -> list[dict[str, str]]:
-        """Return the scenarios that may be run: path, title, and what the comment at their begin says."""
-        found: list[dict[str, str]] = []
+    def scenarios(self) -> list[dict[str, Any]]:
+        """Return the scenarios that may be run: path, title, what the comment at their begin says, and the arms by
+        which the README beside them compares them."""
+        found: list[dict[str, Any]] = []
         for top in self._tops:
+            offered: dict[Path, Mapping[str, Sequence[str]]] = {}
             for path in sorted(top.rglob(f"*{ENDING}")):
+                if path.parent not in offered:
+                    offered[path.parent] = _offered(path.parent)
                 with contextlib.suppress(OSError, UnicodeError):
-                    found.append({"path": f"{top.name}/{path.relative_to(top)}", **_about(path.read_text("utf-8"))})
+                    about, arms = _about(path.read_text("utf-8")), _arms(offered[path.parent].get(path.stem, ()))
+                    found.append({"path": f"{top.name}/{path.relative_to(top)}", **about, "arms": arms})
         return found
 
     def _path_of(self, text: str) -> Path:
@@ -268,6 +274,22 @@ def _shown(path: Path) -> Path:
     with contextlib.suppress(ValueError):
         return path.relative_to(Path.cwd())
     return path
+
+
+def _offered(folder: Path) -> Mapping[str, Sequence[str]]:
+    """Return the arms that a folder's README.md has, by scenario; none if it cannot be read."""
+    try:
+        return findings_of(folder).arms
+    except (OSError, UnicodeError):
+        return {}
+
+
+def _arms(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return arms as a request has them; none where a README is about other switches than there are."""
+    try:
+        return [{"name": arm.name, "switches": list(arm.assignments)} for arm in parse_arms(texts)]
+    except SwitchError:
+        return []
 
 
 def _about(text: str) -> dict[str, str]:

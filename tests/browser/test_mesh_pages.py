@@ -55,12 +55,17 @@ def mesh(tmp_path_factory):
         loop.close()
 
 
+TWO_ARMS = "keplab compare small/in-two-arms.txt --arm fail --arm unbind:kubelet.on_reject=unbind"
+
+
 @pytest.fixture(scope="module")
 def server(mesh, tmp_path_factory):
     """`keplab ui` that may do everything."""
     folder = tmp_path_factory.mktemp("cwd")
     (folder / "small").mkdir()
-    (folder / "small" / "two-pods.txt").write_text(SCENARIO)
+    for name in ("two-pods", "in-two-arms"):
+        (folder / "small" / f"{name}.txt").write_text(SCENARIO)
+    (folder / "small" / "README.md").write_text(f"`{TWO_ARMS} --seeds 5`")
     words = ("--data", mesh.data, "--allow-write", "--allow-break", "--scenarios", folder / "small")
     with PageServer(*words, cwd=folder) as found:
         found.folder = folder
@@ -386,6 +391,27 @@ def test_13_a_comparison_is_launched_followed_and_its_runs_are_opened(server, pa
     assert [run["digest"][:12] for arm in result["arms"] for run in arm["runs"]] == digests
     page.raw.click(".runs-table .vrow >> nth=0 >> text=open")
     page.until("() => __keplab.state.run.value !== 'live'")
+
+
+def test_13_a_scenario_is_found_by_what_it_shows_and_comes_with_its_arms(server, page):
+    page.keys("g", "e")
+    page.until("() => document.querySelector('.launcher')")
+    page.raw.fill("input[list=scenarios]", "TWO ar")
+    page.raw.click("[aria-label=scenarios] .vrow >> text=small/in-two-arms.txt")
+    page.until("() => document.querySelectorAll('.arm .chip').length === 1")
+
+    assert page.text(".launcher .command code").startswith(TWO_ARMS)
+    assert not page.ask("() => document.querySelector('[aria-label=scenarios]')")
+
+
+def test_12_the_pods_that_were_decided_about_are_offered_and_one_is_traced(server, page):
+    page.keys("g", "t")
+    first = page.until("() => document.querySelector('main .vrow')?.textContent")
+    page.raw.click("main .vrow >> nth=0")
+    title = page.until("() => document.querySelector('.fall h2')?.textContent")
+
+    assert title.startswith("default/")
+    assert title in first
 
 
 def test_13_cancelled_after_the_first_run_nothing_is_left(server, page):

@@ -51,3 +51,13 @@ def test_a_scenario_without_a_row_has_its_folders_finding_and_without_a_page_non
     assert "the first *differs*" == finding_of_scenario(tmp_path / "one.txt")
     assert "the quorum is at the wrong place." == finding_of_scenario(tmp_path / "nine.txt")
     assert "" == finding_of_scenario(tmp_path / "below" / "nine.txt")
+
+
+def test_the_arms_of_a_scenario_are_those_of_the_comparison_with_most_of_them():
+    text = """`keplab compare e/one.txt --arm default`
+
+    keplab compare e/one.txt --seeds 5 --arm a:x=1,y=2 \\
+      --arm b
+    keplab compare e/two.txt --set z=1 --arm a:x=1 --arm b
+"""
+    assert {"one": ("a:x=1,y=2", "b")} == read_findings(text).arms

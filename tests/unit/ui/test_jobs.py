@@ -30,9 +30,23 @@ def request(**given):
 
 def test_the_scenarios_are_named_with_their_first_comment(tops):
     (tops / "experiments" / "link.txt").unlink()
-    assert [{"path": "experiments/runaway/one.txt", "title": "One pod runs away", "about": "and another."}] == jobs(
-        tops
-    ).scenarios()
+    about = {"title": "One pod runs away", "about": "and another."}
+    assert [{"path": "experiments/runaway/one.txt", **about, "arms": []}] == jobs(tops).scenarios()
+
+
+COMPARED = b"`keplab compare experiments/runaway/one.txt --arm g3:resize.generation=G3 --arm plain`"
+ARMS = [{"name": "g3", "switches": ["resize.generation=G3"]}, {"name": "plain", "switches": []}]
+
+
+@pytest.mark.parametrize(
+    ("readme", "arms"),
+    [(COMPARED, ARMS), (COMPARED.replace(b"resize.", b"no."), []), (b"\xff" + COMPARED, [])],
+    ids=["both", "switches that are gone", "not UTF-8"],
+)
+def test_a_scenario_is_offered_with_the_arms_of_the_readme_beside_it(tops, readme, arms):
+    (tops / "experiments/runaway/README.md").write_bytes(readme)
+    found = {each["path"]: each["arms"] for each in jobs(tops).scenarios()}
+    assert arms == found["experiments/runaway/one.txt"]
 
 
 def test_the_command_line_is_a_list_of_words_that_can_be_typed(tops):

@@ -1,9 +1,9 @@
-import {html, useEffect, useRef} from 'keplab/html.js';
+import {html, useLayoutEffect, useRef} from 'keplab/html.js';
 
 /** A dialog that keeps the focus; Esc closes it, and nothing below it. A browser may close it without asking: that is heeded as well. */
 export function Dialog({label, close, children, wide = false}) {
   const box = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = /** @type {HTMLElement|null} */ (document.activeElement);
     box.current?.showModal();
     return () => before?.focus?.();

@@ -3,12 +3,12 @@
 /** Kinds of marks, in the order of their tracks. */
 export const TRACKS = [
   {id: 'decision', title: 'decisions', kinds: ['bind', 'reject', 'nominate', 'victim', 'unbind', 'resize', 'failed']},
-  {id: 'fault', title: 'faults, commands', kinds: ['fault', 'heal', 'restart', 'command']},
+  {id: 'fault', title: 'faults, commands', kinds: ['fault', 'heal', 'start', 'command']},
   {id: 'violation', title: 'violations', kinds: ['violation']},
   {id: 'pin', title: 'pins', kinds: ['pin']},
 ];
 /** Kinds that `.` and `,` stop at; decisions are too many for that. */
-export const STOPS = new Set(['fault', 'heal', 'restart', 'command', 'violation', 'pin', 'failed', 'unbind', 'reject']);
+export const STOPS = new Set(['fault', 'heal', 'start', 'command', 'violation', 'pin', 'failed', 'unbind', 'reject']);
 
 const DECISIONS = {
   'sched.attempt': (data) => (data.node ? ['bind', `→ ${data.node}`] : ['none', `${data.outcome || data.result || 'no node'}`]),
@@ -72,7 +72,7 @@ export function markOf(line) {
     const what = data.what || data.action || line.ev.split('.')[1];
     return {id, time, rv, kind: 'fault', track: 'fault', label: `${what} ${data.target || line.comp}`, process: data.target || line.comp, what, end: data.for_s ? time + data.for_s : undefined, open: LASTING.has(what) && !data.for_s, ref: line};
   }
-  if (line.ev === 'proc.start') return {id, time, rv, kind: 'restart', track: 'fault', label: `${line.comp} started`, process: line.comp, ref: line};
+  if (line.ev === 'proc.start') return {id, time, rv, kind: 'start', track: 'fault', label: `${line.comp} started`, process: line.comp, ref: line};
   if (/violation/.test(line.ev)) return {id, time, rv, kind: 'violation', track: 'violation', label: data.message || line.ev, process: line.comp, ref: line};
   if (line.ev === 'store.commit' && data.phase === 'Failed') return {id, time, rv, kind: 'failed', track: 'decision', label: `${name} failed`, process: line.comp, ref: line};
   return null;

@@ -152,7 +152,7 @@ function processTrack(pen, of, name, x, from, to, width, y, height, colours) {
 }
 
 const timeOf = (line) => line.t ?? (line.mono_ns || 0) / 1e9;
-const COLOUR = {bind: 'running', none: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', heal: 'running', command: 'accent', restart: 'soft', violation: 'failed', pin: 'accent'};
+const COLOUR = {bind: 'running', none: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', heal: 'running', command: 'accent', start: 'soft', violation: 'failed', pin: 'accent'};
 
 function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places, full) {
   const all = of.marks.value, middle = y + height / 2;

@@ -7,13 +7,22 @@ import {useSummary} from 'keplab/answers.js';
 import {commandOf, refusalOf} from 'keplab/comparison.js';
 import {Comparison, copy} from 'keplab/result.js';
 import {Runs} from 'keplab/runs.js';
+import {VirtualTable} from 'keplab/table.js';
 import {count} from 'keplab/format.js';
 
 /** What is filled in, and the job that is looked at; it stays while other pages are. */
 const form = signal(/** @type {any} */ ({scenario: '', arms: [{name: 'a', switches: []}, {name: 'b', switches: []}], seeds: 20, processes: false, recording: true}));
+/** The scenarios that may be run: {path, title, about, arms}. */
+const scenarios = signal(/** @type {any[]} */ ([]));
 const chosen = signal(''), jobs = signal(/** @type {any[]} */ ([]));
 const fill = (more) => { form.value = {...form.peek(), ...more}; };
 const fillArm = (at, more) => fill({arms: form.peek().arms.map((arm, index) => (index === at ? {...arm, ...more} : arm))});
+const named = (path) => scenarios.value.find((each) => each.path === path);
+/** Fill in a scenario, and its own arms where those that are there are not the user's. */
+function choose(path) {
+  const next = named(path)?.arms || [], {arms, scenario} = form.peek(), before = JSON.stringify(named(scenario)?.arms || []);
+  fill({scenario: path, ...(next.length && (JSON.stringify(arms) === before || arms.every((arm) => !arm.switches.length)) ? {arms: next} : {})});
+}
 const ENDED = new Set(['Succeeded', 'Failed', 'Cancelled']);
 
 /** The register of switches: searched by words, a value is a button. */
@@ -36,9 +45,9 @@ function Arm({arm, at, only}) {
 }
 
 function Launcher() {
-  const [scenarios, setScenarios] = useState(/** @type {any[]} */ ([])), [error, setError] = useState(''), request = form.value;
-  useEffect(() => { source.scenarios().then((answer) => setScenarios(answer.scenarios || []), (failure) => setError(failure.message)); }, []);
-  const scenario = scenarios.find((each) => each.path === request.scenario), why = refusalOf(request, state.meta.value.switches || []), command = commandOf(request), total = request.arms.length * (request.seeds || 0);
+  const [error, setError] = useState(''), request = form.value;
+  useEffect(() => { source.scenarios().then((answer) => { scenarios.value = answer.scenarios || []; }, (failure) => setError(failure.message)); }, []);
+  const scenario = named(request.scenario), why = refusalOf(request, state.meta.value.switches || []), command = commandOf(request), total = request.arms.length * (request.seeds || 0);
   const start = async () => {
     if (why) { notify(why, 'bad'); return; }
     try {
@@ -50,13 +59,25 @@ function Launcher() {
   };
   useEffect(() => register([{id: 'experiments.run', title: 'Run the comparison that is filled in', group: 'experiments', run: start}]), [request]);
   return html`<section class="panel launcher" aria-label="new comparison"><h2>New comparison</h2>
-    <div class="toolbar"><label class="grow">scenario <input class="filter" type="text" list="scenarios" spellcheck=${false} value=${request.scenario} placeholder="experiments/runaway/runaway.txt" onInput=${(event) => fill({scenario: event.target.value.trim()})} /></label><datalist id="scenarios">${scenarios.map((each) => html`<option key=${each.path} value=${each.path}>${each.title}</option>`)}</datalist></div>
+    <div class="toolbar"><label class="grow">scenario <input class="filter" type="text" list="scenarios" spellcheck=${false} value=${request.scenario} placeholder="experiments/runaway/runaway.txt" onInput=${(event) => choose(event.target.value.trim())} /></label><datalist id="scenarios">${scenarios.value.map((each) => html`<option key=${each.path} value=${each.path}>${each.title}</option>`)}</datalist></div>
     ${scenario && html`<p class="soft about"><b>${scenario.title}</b> ${scenario.about}</p>`}
     ${request.arms.map((arm, at) => html`<${Arm} key=${at} arm=${arm} at=${at} only=${request.arms.length === 1} />`)}
     <div class="toolbar"><button class="small" onClick=${() => fill({arms: [...request.arms, {name: `arm-${request.arms.length + 1}`, switches: []}]})}>+ arm</button><label>seeds <input type="number" min="1" max="1000" value=${request.seeds} onInput=${(event) => fill({seeds: Number(event.target.value)})} /></label><label class="check"><input type="checkbox" checked=${request.processes} onChange=${() => fill({processes: !request.processes})} /> as processes</label><label class="check"><input type="checkbox" checked=${request.recording} onChange=${() => fill({recording: !request.recording})} /> recording</label><span class="soft">${count(total)} runs, one at a time</span><span class="grow"></span>
       <button class="primary" disabled=${Boolean(why)} title=${why || undefined} onClick=${start}>Run</button></div>
     <div class="command"><code>${command}</code><button class="small" onClick=${() => copy(command)}>copy</button></div>
     ${why && request.scenario ? html`<p class="soft">${why}</p>` : ''}${error && html`<p class="error" role="alert">${error}</p>`}</section>`;
+}
+
+const CHOICE = [
+  {id: 'path', title: 'Scenario', width: 'minmax(180px, 2fr)', cell: (each) => each.path, sort: (each) => each.path},
+  {id: 'title', title: 'What it shows', width: 'minmax(240px, 4fr)', cell: (each) => each.title},
+  {id: 'arms', title: 'Arms', width: 'minmax(120px, 2fr)', cell: (each) => (each.arms.length > 1 ? each.arms.map((arm) => arm.name).join(', ') : ''), sort: (each) => -each.arms.length},
+];
+
+/** The scenarios that fit what is typed, until one is chosen. */
+function Scenarios() {
+  const words = form.value.scenario.toLowerCase().split(/\s+/).filter(Boolean), found = scenarios.value.filter((each) => words.every((word) => `${each.path} ${each.title}`.toLowerCase().includes(word)));
+  return html`<${VirtualTable} label="scenarios" columns=${CHOICE} rows=${found} keyOf=${(each) => each.path} onPick=${(each) => choose(each.path)} empty="No scenario fits." />`;
 }
 
 function Progress({job}) {
@@ -94,6 +115,7 @@ function Experiments() {
   if (replay) return kept?.schema === 'keplab.runs' ? html`<${Runs} made=${kept} />` : kept?.schema ? html`<${Comparison} made=${kept} Title="h1" />` : html`<h1 class="sr-only">Comparison</h1><p class="empty">${kept?.error ? kept.error.message : 'loading …'}</p>`;
   return html`<div class="toolbar no-print"><h1>Experiments</h1><span class="soft">a comparison is a scenario in several arms, with the same seeds</span><span class="grow"></span>${job && ENDED.has(job.state) && html`<button class="small" onClick=${() => window.print()}>print</button>`}</div>
     <div class="no-print"><${Launcher} /></div>
+    ${!named(form.value.scenario) && (!list.length || form.value.scenario) && html`<${Scenarios} />`}
     ${list.length > 0 && html`<section class="panel jobs no-print" aria-label="comparisons"><h2>Comparisons</h2>${[...list].reverse().map((each) => html`<${Progress} key=${each.id} job=${each} />`)}</section>`}
     ${job && ENDED.has(job.state) && job.state !== 'Cancelled' && html`<${Result} job=${job} />`}`;
 }

@@ -1,5 +1,5 @@
 // The processes of the mesh, their links to the API server, and the faults that are in force. With --allow-break, faults as buttons.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, view, notify, originOf} from 'keplab/state.js';
 import {source, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -70,7 +70,7 @@ const mesh = signal(/** @type {any} */ (null));
 
 function Ask() {
   const what = asking.value, first = useRef(/** @type {HTMLButtonElement|null} */ (null));
-  useEffect(() => { first.current?.focus(); }, [what]);
+  useLayoutEffect(() => { first.current?.focus(); }, [what]);
   if (!what) return null;
   const close = () => { asking.value = null; };
   if (what.command) return html`<${Dialog} label="command to run" close=${close}><h2>This has to be done outside</h2><p>${what.text}</p><pre class="wrap">${what.command}</pre><div class="actions"><button ref=${first} class="primary" onClick=${() => { navigator.clipboard?.writeText(what.command); notify('Copied the command.'); close(); }}>copy</button><button onClick=${close}>close</button></div><//>`;

@@ -1,6 +1,6 @@
 // The trace of a pod: its spans as a waterfall, the critical path, and pieces that add up to its start-up latency.
 import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, select, notify, rowOf, runName} from 'keplab/state.js';
+import {state, view, select, notify, originOf, rowOf, runName} from 'keplab/state.js';
 import {sameRole} from 'keplab/alignment.js';
 import {openRun, source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -8,7 +8,8 @@ import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {compared, exactly, layout, ticks} from 'keplab/waterfall.js';
 import {Provenance, copy} from 'keplab/result.js';
 import {processColour} from 'keplab/colours.js';
-import {count, span} from 'keplab/format.js';
+import {VirtualTable} from 'keplab/table.js';
+import {count, moment, span} from 'keplab/format.js';
 
 const ROW = 20, NAMES = 320;
 const axisWords = (us) => (us === 0 ? '0' : Math.abs(us) < 1000 ? `${us} µs` : Math.abs(us) < 1e6 ? `${us / 1000} ms` : `${us / 1e6} s`);
@@ -115,10 +116,25 @@ function Trace() {
     ${kept && !kept.error && html`${kept.left && html`<p class="soft">${kept.left}</p>`}<${Provenance} where=${kept.where} command=${kept.command} />`}`;
 }
 
-/** What is there to choose where no pod is chosen. */
+const CHOICE = [
+  {id: 'time', title: 'Time', width: '120px', num: true, cell: (mark) => moment(mark.time, originOf(state.run.value)), sort: (mark) => mark.time},
+  {id: 'pod', title: 'Pod', width: 'minmax(200px, 1fr)', cell: (mark) => mark.pod},
+  {id: 'label', title: 'Newest decision', width: 'minmax(240px, 2fr)', cell: (mark) => mark.label.slice(mark.pod.length + 1)},
+];
+
+/** What is there to choose where no pod is chosen: those of the file, else those that were decided about last. */
 function None({kept, show}) {
   if (kept) return html`<p class="empty">Select a pod: ${kept.pods.map(({ns, name}) => html`<button key=${`${ns}/${name}`} class="small" onClick=${() => show(`${ns}/${name}`)}>${ns}/${name}</button> `)}</p>`;
-  return html`<p class="empty">Select a pod: <kbd>/</kbd> searches names. A mesh of processes is traced; of a simulation, <code>keplab run FILE --traced --recording RUN.keprec</code> keeps the spans.</p>`;
+  const decided = new Map();
+  for (const mark of state.marks.value) {
+    const obj = mark.track === 'decision' && mark.ref?.obj;
+    if (!obj || obj.kind !== 'Pod') continue;
+    const pod = `${obj.ns}/${obj.name}`;
+    decided.delete(pod);
+    decided.set(pod, {...mark, pod});
+  }
+  return html`<p class="empty">Select a pod: <kbd>/</kbd> searches names. A mesh of processes is traced; of a simulation, <code>keplab run FILE --traced --recording RUN.keprec</code> keeps the spans.</p>
+    ${decided.size > 0 && html`<${VirtualTable} label="pods, the newest decision first" columns=${CHOICE} rows=${[...decided.values()].reverse()} keyOf=${(mark) => mark.pod} onPick=${(mark) => show(mark.pod)} />`}`;
 }
 
 function shift(shown, setShown, share) {
