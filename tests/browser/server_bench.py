@@ -35,7 +35,7 @@ WRITERS = 64
 SETTLED_S = 3.0
 READY_MAX_S = 120.0
 STEPS = 10
-COST_NODES, COST_PODS, COST_ROUNDS = 100, 400, 6
+COST_NODES, COST_PODS, COST_ROUNDS = 100, 500, 10
 
 
 @dataclass
@@ -252,13 +252,28 @@ async def measure(nodes, pods, events, seconds, note=lambda text: None):
 async def open_page(data):
     """Have one page open, whose server has done what it begins with."""
     async with page_server(data) as (process, base, token):
-        reading = asyncio.create_task(Reader(base, token).run())
-        await idle(process.pid)
+        # In a process of its own, as a browser is: this one makes the load.
+        reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.browser.server_bench", "--read", base, token), cwd=ROOT
+        )
         try:
+            await idle(process.pid)
             yield
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            reader.kill()
+            await reader.wait()
+
+
+async def none_left(api):
+    """Delete all pods, and return when they are gone."""
+    every = {"resource": "pods", "namespace": "default"}
+    (await api.call(Request(verb="deletecollection", **every, body=b'{"gracePeriodSeconds":0}'))).unwrap()
+    async with asyncio.timeout(READY_MAX_S):
+        while True:
+            answer = await api.call(Request(verb="list", **every))
+            if not msgspec.json.decode(answer.unwrap().body)["items"]:
+                return
+            await asyncio.sleep(0.2)
 
 
 async def cost(pods, rounds, note=lambda text: None):
@@ -275,6 +290,7 @@ async def cost(pods, rounds, note=lambda text: None):
                 async with watch.watching():
                     await watch.create_all()
                 rate, spent = pods / (time.perf_counter() - began), sum(meter.spent_s().values())
+            await none_left(mesh.api)
             note(f"{'with' if is_open else 'without'} a page {rate:.0f} pods/s, {1000 * spent / pods:.2f} ms a pod")
             if number:
                 found[is_open].append((rate, 1000 * spent / pods))
@@ -299,7 +315,11 @@ def main():
     parser.add_argument("--events", type=int, default=1_000, help="changes of pods a second")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--cost", action="store_true", help="what one open page costs a mesh that starts pods")
+    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
     words = parser.parse_args()
+    if words.read:
+        asyncio.run(Reader(*words.read).run())
+        return
 
     def note(text):
         sys.stderr.write(f"{text}\n")
