@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from services.api.errors import UNREADABLE
-from services.cli.output import EXIT_FAILED, fail
+from services.cli.output import EXIT_FAILED, fail, no_mesh
 from services.client.discovery import DISCOVERY, TABLE, ServedKind, kinds_of
 from services.runtime.mesh_directory import read_state
 
@@ -84,7 +84,7 @@ class MeshApi:
         """Read where it is. A mesh that is not there, or a bad kubeconfig, ends the command in one line."""
         state = read_state(data)
         if state is None:
-            fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
+            no_mesh(data)
         try:
             self._url, self._token, self._trust = read_kubeconfig(Path(state["kubeconfig"]))
         except ValueError as error:

@@ -16,7 +16,8 @@ from services.api.identity import ADMIN, Identity
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
 from services.cli.mesh_api import MeshApi
-from services.cli.snapshots import is_snapshot, unpacked
+from services.cli.output import no_mesh
+from services.cli.snapshots import WITHOUT_STORE, is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.recordings.reader import Recording
@@ -97,7 +98,7 @@ def _stored(source: Path, at: int) -> State:
     """Return the state that the store of a mesh that does not run holds."""
     folder = source / STORE
     if not (folder / "store.db").is_file():
-        raise StateError(f"{source}: neither a mesh that runs, nor one with a store, nor a file with a state")
+        no_mesh(source, WITHOUT_STORE)
     journal, store = SqliteJournal(folder), Store()
     try:
         found = journal.read()

@@ -32,6 +32,13 @@ def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
     raise SystemExit(code)
 
 
+def no_mesh(data: Path, otherwise: str = "", options: str = "") -> NoReturn:
+    """Say that no mesh runs on a directory, and end the command. `otherwise`: what else could be done; `options`: of
+    `keplab up`."""
+    command = f"keplab up {options}".rstrip()
+    fail(f"no mesh runs on {data}; start one with `{command}`{otherwise}", EXIT_FAILED)
+
+
 @contextmanager
 def refusing(*errors: type[Exception]) -> Iterator[None]:
     """Have one of these errors be one line on standard error and exit code 2."""

@@ -28,6 +28,7 @@ from apiserver_fake.storage.records import Kept
 from apiserver_fake.storage.sqlite import STORE_FORMAT, SqliteJournal
 from services.api.errors import UNREADABLE
 from services.api.times import format_time
+from services.cli.output import no_mesh
 from services.runtime.etcd_members import FOLDER as ETCD
 from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, holder, make_data_directory, read_state
 from services.runtime.real import write_atomically
@@ -37,6 +38,7 @@ KIND: Final = "MeshSnapshot"
 ABOUT: Final = "snapshot.json"
 FOLDER: Final = "snapshots"
 SUFFIX: Final = ".keplab"
+WITHOUT_STORE: Final = "; one that does not run needs a store of SQLite there"
 STORE: Final = "apiserver"
 KUBELETS: Final = "kubelet"
 _GZIP: Final = b"\x1f\x8b"
@@ -100,9 +102,7 @@ def save(data: Path, path: Path, read: ReadState) -> About:
     running = read_state(data)
     engine = str(running.get("engine") or "sqlite") if running else "sqlite"
     if running is None and not (data / STORE / "store.db").is_file():
-        raise SnapshotError(
-            f"{data}: no mesh runs there, and there is no store: want a mesh that runs, or ran on SQLite"
-        )
+        no_mesh(data, WITHOUT_STORE)
     with tempfile.TemporaryDirectory(prefix="keplab-snapshot-", dir=data) as folder:
         copy = Path(folder)
         with _at_rest(running):

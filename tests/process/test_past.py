@@ -203,4 +203,4 @@ def test_a_mesh_that_is_down_is_forked_from_as_well(tmp_path):
     assert "unbind.api=condition" in found["switches"]
     refused = keplab("fork", "--from", data, "--at", "99999", code=2)
     assert "version 99999 was not reached" in refused.stderr
-    assert "neither a mesh that runs" in keplab("fork", "--from", tmp_path / "none", code=2).stderr
+    assert "no mesh runs on" in keplab("fork", "--from", tmp_path / "none", code=1).stderr

@@ -11,7 +11,7 @@ import msgspec
 from kubelet.deviceplugin.emulated.plugin import ACTS, DevicePlugin
 from kubelet.deviceplugin.emulated.serving import PluginConfig, build, command_plugin
 from kubelet.managers.device_calls import KUBELET_SOCKET
-from services.cli.output import data_option, fail
+from services.cli.output import data_option, fail, no_mesh
 from services.runtime.components import plugin_name
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.process import run
@@ -78,6 +78,8 @@ def _folder(given: dict[str, Any]) -> Path:
     if (chosen is None) == (not given["node"]):
         fail("want either --node NODE (of the mesh in --data) or --folder DIR")
     folder = (chosen or given["data"] / SOCKETS_FOLDER / given["node"]).absolute()
+    if not chosen and not folder.parent.is_dir():
+        no_mesh(given["data"], options="--device-sockets")
     if not folder.is_dir():
         why = f"node {given['node']} of the mesh on {given['data']} takes no device plugins: " if not chosen else ""
         fail(f"{why}{folder} is not there")

@@ -13,7 +13,7 @@ from kubelet.dra.emulated.definition import NAME, DriverDefinition, parse_driver
 from kubelet.dra.emulated.driver import ACTS
 from kubelet.dra.emulated.files import fields_of, read_driver
 from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
-from services.cli.output import EXIT_NOT_STARTED, data_option, fail
+from services.cli.output import EXIT_NOT_STARTED, data_option, fail, no_mesh
 from services.runtime.certificates import authority
 from services.runtime.components import driver_name
 from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED
@@ -65,7 +65,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     _check(given)
     folder = data / SOCKETS_FOLDER / given["node"]
     if not folder.parent.is_dir():
-        fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
+        no_mesh(given["data"], options="--device-sockets")
     if not (folder / REGISTRY).is_dir():
         fail(
             f"node {given['node']} of the mesh on {given['data']} takes no DRA drivers: "
@@ -103,7 +103,7 @@ def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[
     """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
     state, made = read_state(data), Credentials(data / "credentials", "", {})
     if state is None or not made.server.is_file():
-        fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
+        no_mesh(given["data"], options="--device-sockets")
     try:
         token_file = put_driver(made, process, driver, given["node"])
     except (OSError, ValueError) as error:

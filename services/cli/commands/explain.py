@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
-from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, refusing
+from services.cli.output import EXIT_FAILED, EXIT_OK, fail, no_mesh, output_option, print_json, print_table, refusing
 from services.cli.scenario_files import SCENARIO
 from services.cli.sources import opened, recording_of, source_options
 from services.experiments.words import counted
@@ -191,7 +191,7 @@ def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     """Return what the mesh's processes of a component answer."""
     state = read_state(data)
     if state is None:
-        fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
+        no_mesh(data, ", or give --run FILE")
     import urllib.error
     import urllib.request
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from services.cli import completing
-from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, data_option, fail, output_option, print_json
+from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, data_option, fail, no_mesh, output_option, print_json
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import holder
 
@@ -35,7 +35,7 @@ def COMMAND(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> in
     if bool(names) == is_all:
         raise click.UsageError("want the names of processes, or --all")
     if not holder(data):
-        fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
+        no_mesh(data)
     try:
         answer = ask(data, {"verb": "restart", "names": list(names)}, ANSWER_MAX_S)
     except NoAnswer as error:

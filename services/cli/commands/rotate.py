@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from services.api.times import format_time
-from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, print_table
+from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
 from services.experiments.words import counted
 from services.runtime.rotation import FOLDER, change_authority, held, renew, wait_until_used
 
@@ -37,7 +37,7 @@ def COMMAND(data: Path, authority: bool, output: str) -> int:  # noqa: N802
     --certificate-life`).
     """
     if not (data / FOLDER / "ca.key").exists():
-        fail(f"no mesh has been on {data}: it has no {FOLDER}/ca.key")
+        fail(f"no mesh has run on {data}; start one with `keplab up`", EXIT_FAILED)
 
     def said(text: str) -> None:
         if output != "json":

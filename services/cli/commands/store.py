@@ -40,7 +40,7 @@ def COMMAND(data: Path, accept_loss: bool, output: str) -> int:  # noqa: N802
 
     folder = data / FOLDER if (data / FOLDER).is_dir() else data
     if not folder.is_dir():
-        fail(f"there is no store in {data}")
+        fail(f"no mesh has run on {data}: there is no store", EXIT_FAILED)
     journal = SqliteJournal(folder)
     try:
         goes_on = journal.accept_loss() if accept_loss else 0

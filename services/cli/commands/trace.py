@@ -7,7 +7,7 @@ import click
 from rich.text import Text
 
 from services.cli.live import console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
+from services.cli.output import EXIT_FAILED, fail, no_mesh, output_option, print_json, print_table, refusing, write_file
 from services.cli.scenario_files import SCENARIO
 from services.cli.sources import opened, recording_of, source_options
 from services.experiments.trace_page import TracePage, traces_of
@@ -101,7 +101,7 @@ def COMMAND(  # noqa: N802
 def spans_below(folder: Path) -> list[FinishedSpan]:
     """Return all spans of a mesh's files; a torn last line of a killed process is left out."""
     if not folder.is_dir():
-        fail(f"there is no folder {folder}; start a mesh with `keplab up`, or give --run FILE")
+        no_mesh(folder.parent, ", or give --run FILE")
     return [span for path in sorted(folder.glob("*.jsonl")) for span in read_spans(path)]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, fail
+from services.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail
 from services.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
 from services.cli.scenario_files import FOLDER, shipped
 from services.experiments.words import counted
@@ -131,7 +131,7 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
         place = _place(data, given)
     except MeshError as error:
         if not given["runs"] or given["server"]:
-            raise
+            fail(str(error), EXIT_FAILED)
         click.secho(f"keplab: {error}; only the recordings are shown", err=True, fg="yellow")
         place = None
     recording = given["recording"] or data / "ui.keprec"

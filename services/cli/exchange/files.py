@@ -17,7 +17,7 @@ import click
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Api
 from services.cli.mesh_state import transport_of
-from services.cli.output import EXIT_FAILED, fail
+from services.cli.output import no_mesh
 from services.client.client import Client
 from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.format import Format, Writer, format_named, formats
@@ -101,7 +101,7 @@ def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
         return read_access(kubeconfig, context)
     running = read_state(data)
     if running is None:
-        fail(f"no mesh runs on {data}; start one with `keplab up`, or say --kubeconfig", EXIT_FAILED)
+        no_mesh(data, ", or say --kubeconfig")
     return read_access(Path(running["kubeconfig"]))
 
 
@@ -164,7 +164,7 @@ async def mesh_api(data: Path, identity: Identity = ADMIN) -> AsyncIterator[Api]
     """Reach the mesh on a directory as its administrator or its scheduler; one that is not there ends the command."""
     running = read_state(data)
     if running is None:
-        fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
+        no_mesh(data)
     transport = transport_of(data, running, identity)
     try:
         yield transport.api()

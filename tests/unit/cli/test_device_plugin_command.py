@@ -21,6 +21,7 @@ from services.cli.__main__ import run
 )  # fmt: skip
 def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mesh" / "nodes").mkdir(parents=True)
     if "--data" not in arguments:
         arguments = ["--data", "mesh", *arguments]
 

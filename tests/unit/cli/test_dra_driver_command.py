@@ -32,7 +32,7 @@ from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, EXIT_OK
         (["--node", "n1", "--driver", "gpu.example.com", "stop"], "n1 has no emulated DRA driver gpu.example.com"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):
+def test_what_it_cannot_do_is_one_line(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mesh" / "nodes" / "n1" / "plugins_registry").mkdir(parents=True)
     (tmp_path / "bytes.yaml").write_bytes(b"name: \xa3")
@@ -47,7 +47,7 @@ def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path
         code = end.code
 
     text = capsys.readouterr().err
-    assert code == 2
+    assert code == (1 if "no mesh runs" in said else 2)
     assert said in text
     assert len(text.splitlines()) == 1
 

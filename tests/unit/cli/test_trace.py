@@ -153,11 +153,11 @@ def test_what_cannot_be_traced_is_named(mesh, capsys, target, code, says):
     assert says in capsys.readouterr().err
 
 
-def test_another_namespace_has_no_such_pod_and_without_a_mesh_there_is_no_folder(mesh, capsys, tmp_path):
+def test_another_namespace_has_no_such_pod_and_without_a_mesh_there_is_none(mesh, capsys, tmp_path):
     data = mesh(*SPANS)
     assert traced("pod/web", "-n", "other", "--data", data) == 1
-    assert traced("pod/web", "--data", tmp_path / "absent") == 2
-    assert "start a mesh with `keplab up`" in capsys.readouterr().err
+    assert traced("pod/web", "--data", tmp_path / "absent") == 1
+    assert "start one with `keplab up`" in capsys.readouterr().err
 
 
 def test_the_page_opens_on_the_pod_that_is_printed_and_has_all_that_the_name_fits(mesh, capsys, tmp_path):
