@@ -2,6 +2,7 @@
 
 from services.cli.live import console
 from services.cli.tables import hanging
+from services.experiments.words import counted
 from services.scenarios.result import RunResult
 
 SIGN_WIDTH = 4
@@ -21,7 +22,7 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
         else:
             print_judged("  [red]✗[/] ", "", what)
     if result.violation_count > 20:
-        console.print(f"  … {result.violation_count - 20} more violations")
+        console.print(f"  … {counted(result.violation_count - 20, 'more violation')}")
     if result.error:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
@@ -34,7 +35,7 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
             shown = "–" if value is None else f"{value:.6g} {measure.unit}".strip()
             print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
     for what, count in result.forbidden.items():
-        print_judged("  [yellow]![/] ", "", f"Forbidden, {count} times: {what}")
+        print_judged("  [yellow]![/] ", "", f"Forbidden, {counted(count, 'time')}: {what}")
     speed = ""
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"

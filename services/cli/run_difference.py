@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import click
 
 from services.cli.output import EXIT_OK, print_json, print_table
+from services.experiments.words import counted
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.decisions.difference import Compared, Difference, about, compare, in_order
 
@@ -39,7 +40,7 @@ def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str
         _show_first(first, second, found)
         _show_all(first, second, found, limit)
     else:
-        click.echo(f"no difference in {found.counts[0]} decisions")
+        click.echo(f"no difference in {counted(found.counts[0], 'decision')}")
     if found.reordered is not None:
         one, other = found.reordered.first, found.reordered.second
         click.echo(
@@ -73,7 +74,7 @@ def _headline(side: Side) -> str:
         parts.append(f"revision {origin['revision'][:8]}{'*' if origin['dirty'] else ''}")
     elif origin.get("version"):
         parts.append(f"keplab {origin['version']}")
-    parts.append(f"{len(side.decisions):,} decisions")
+    parts.append(f"{counted(len(side.decisions), 'decision')}")
     if origin["passed"] is not None:  # a mesh passes nothing
         parts.append("passed" if origin["passed"] else "failed")
     return f"{side.label}: {', '.join(parts)}"
@@ -150,9 +151,9 @@ def _show_all(first: Side, second: Side, found: Compared, limit: int) -> None:
         # Sorted, because who of two actors is first is no difference.
         decided = sorted((_text(each.first), _text(each.second)) for each in differences)
         groups.setdefault(tuple(decided), []).append(role)
-    count = _counted(len(found.differences), "decision differs", "decisions differ")
-    about_roles = _counted(len(by_role), "role", "roles")
-    same = _counted(found.same, "is the same", "are the same")
+    count = counted(len(found.differences), "decision differs", "decisions differ")
+    about_roles = counted(len(by_role), "role", "roles")
+    same = counted(found.same, "is the same", "are the same")
     click.secho(f"{count}, about {about_roles}; {same}:", bold=True)
     rows: list[tuple[str, ...]] = []
     hidden = 0
@@ -165,11 +166,7 @@ def _show_all(first: Side, second: Side, found: Compared, limit: int) -> None:
             rows.append((role, f"{difference.at_s:.3f} s", _text(difference.first), _text(difference.second)))
     print_table(("ROLE", "TIME", first.label, second.label), rows)
     if hidden:
-        click.echo(f"{hidden:,} more roles differ; --limit 0 shows all")
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+        click.echo(f"{counted(hidden, 'more role differs', 'more roles differ')}; --limit 0 shows all")
 
 
 def _named(roles: Sequence[str]) -> str:

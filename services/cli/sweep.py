@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from services.cli.live import progress_bar
 from services.cli.output import F, print_table
+from services.experiments.words import counted
 from services.scenarios.observer import Observer
 from services.scenarios.sweep import Job, Outcome, run_jobs
 
@@ -76,7 +77,7 @@ def show(outcomes: Sequence[Outcome], what: str) -> None:
     virtual, wall = sum(o.virtual_s for o in outcomes), sum(o.wall_s for o in outcomes)
     speed = f", {virtual / wall:.0f} simulated seconds a second" if wall else ""
     faults = sum(o.fault_count for o in outcomes)
-    with_faults = f", {faults} faults" if faults else ""
+    with_faults = f", {counted(faults, 'fault')}" if faults else ""
     click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} {what} passed{with_faults}{speed}")
 
 
@@ -150,7 +151,7 @@ class RunsBar:
         left_s = (at_s - self._began_s) / made * (self._total - self._done) if made else None
         left = f", about {duration_text(left_s)} left" if left_s is not None else ""
         note = self._note(now)
-        click.echo(f"{self._done} of {self._total} runs{left}{'; ' if note else ''}{note}", err=True)
+        click.echo(f"{self._done} of {counted(self._total, 'run')}{left}{'; ' if note else ''}{note}", err=True)
 
 
 def duration_text(seconds: float) -> str:

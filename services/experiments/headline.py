@@ -12,6 +12,7 @@ from typing import Final
 from services.experiments.document import Comparison, Measure
 from services.experiments.figures import Scale, is_registered, scale_of
 from services.experiments.statistics import LEVEL, SEEDS_MIN, Paired
+from services.experiments.words import counted
 
 RANKS: Final = (
     "pods_failed",
@@ -57,7 +58,7 @@ def headline(made: Comparison) -> str:
 def _interrupted(made: Comparison) -> str:
     if not made.is_interrupted:
         return ""
-    return f"Interrupted after {made.runs_made:,} of {made.runs_planned:,} runs."
+    return f"Interrupted after {made.runs_made:,} of {counted(made.runs_planned, 'run')}."
 
 
 def _result(made: Comparison) -> str:
@@ -66,7 +67,7 @@ def _result(made: Comparison) -> str:
     if not seeds:
         return "There is nothing to compare: no seed came to its end in every arm."
     if len(made.arms) == 1:
-        return f"One arm, {_seeds(seeds)}: there is nothing to compare it with."
+        return f"One arm, {counted(seeds, 'seed')}: there is nothing to compare it with."
     if made.is_equal:
         return _no_difference(made, seeds)
     return _difference(made, seeds)
@@ -77,14 +78,14 @@ def _no_difference(made: Comparison, seeds: int) -> str:
     runs = made.common_runs[0]
     measures = sum(measure.state == "equal" for measure in made.measures)
     pods, decisions = sum(run.pods for run in runs), sum(run.decisions for run in runs)
-    equal = f"{_many(measures, 'measure')} and {_many(pods, 'pod')}"
+    equal = f"{counted(measures, 'measure')} and {counted(pods, 'pod')}"
     if made.is_simulated:
-        equal = f"{_many(decisions, 'decision')}, {equal}"
+        equal = f"{counted(decisions, 'decision')}, {equal}"
         has_equal_digests = all(len({run.digest for run in each}) == 1 for each in zip(*made.common_runs, strict=True))
         equal += " are equal, and so are the digests of the event logs" if has_equal_digests else " are equal"
     else:
         equal += " are equal"
-    first = f"No difference between {names}: in {_seeds(seeds)} {equal}."
+    first = f"No difference between {names}: in {counted(seeds, 'seed')} {equal}."
     if made.is_same and made.is_simulated:
         return (
             f"{first} The arms have the same switches and the same seeds, and the simulation is deterministic: "
@@ -101,7 +102,7 @@ def _no_difference(made: Comparison, seeds: int) -> str:
 def _difference(made: Comparison, seeds: int) -> str:
     differing = made.differing()
     if made.is_undeterministic:
-        what = f"{_many(len(differing), 'measure')} and {_many(made.difference_count, 'pod')} differ"
+        what = f"{counted(len(differing), 'measure')} and {counted(made.difference_count, 'pod')} differ"
         return (
             f"The arms have the same switches, and yet {what}: the simulation is not deterministic, a defect of keplab."
         )
@@ -110,7 +111,8 @@ def _difference(made: Comparison, seeds: int) -> str:
         return _unclear(made, differing, seeds)
     rest = len(differing) - 1
     equal = sum(m.state == "equal" for m in made.measures)
-    others = f" {_many(rest, 'other measure')} {'differs' if rest == 1 else 'differ'}, {equal} do not." if rest else ""
+    more = counted(rest, "other measure differs", "other measures differ")
+    others = f" {more}, {equal} do not." if rest else ""
     return f"{_sentence(made, clear)}{others}"
 
 
@@ -129,20 +131,20 @@ def _unclear(made: Comparison, differing: list[Measure], seeds: int) -> str:
     names = _listed([arm.name for arm in made.arms])
     if not differing:
         if made.difference_count:
-            how = f"but {_many(made.difference_count, 'pod')} fared differently"
+            how = f"but {counted(made.difference_count, 'pod')} fared differently"
         else:
             how = "but the decisions on the way differ"
-        return f"Between {names} no measure differs in {_seeds(seeds)}, {how}."
+        return f"Between {names} no measure differs in {counted(seeds, 'seed')}, {how}."
     measure = ranked(differing)[0]
     found = next((d for d in measure.differences if d.higher + d.lower), measure.differences[0])
     scale = scale_of(measure.unit, [found.low, found.high])
     where = f"{_quoted(measure)} is higher with {found.arm} in {found.higher}"
-    where += f" and lower in {found.lower} of {_seeds(found.seeds)}"
+    where += f" and lower in {found.lower} of {counted(found.seeds, 'seed')}"
     if found.interval is not None:
         where += f" (median difference {scale.text(found.median, signed=True)}, {_interval(found, scale)})"
     if not found.seeds:
         where = f"{_quoted(measure)} has a value in one arm alone"
-    more = f"; {_many(len(differing) - 1, 'other measure')} differ as little" if len(differing) > 1 else ""
+    more = f"; {counted(len(differing) - 1, 'other measure')} differ as little" if len(differing) > 1 else ""
     return f"No clear difference between {names}: {where}{more}."
 
 
@@ -162,7 +164,7 @@ def _sentence(made: Comparison, measure: Measure) -> str:
             texts.append(f"with {found.arm}, {scale.text(own.median)}")
         texts[-1] += f" ({_evidence(found, scale, made)})"
     left = len(measure.differences) - len(clear)
-    more = f"; {_many(left, 'more arm')} in the table" if left else ""
+    more = f"; {counted(left, 'more arm')} in the table" if left else ""
     return "; ".join(texts) + more + "."
 
 
@@ -171,7 +173,7 @@ def _evidence(found: Paired, scale: Scale, made: Comparison) -> str:
     if found.seeds == 1:
         return f"{difference}, seed {made.common_runs[0][0].seed}"
     if found.is_constant:
-        return f"{difference} in each of {_seeds(found.seeds)}"
+        return f"{difference} in each of {counted(found.seeds, 'seed')}"
     if found.interval is None:
         assert found.low is not None
         assert found.high is not None
@@ -179,7 +181,7 @@ def _evidence(found: Paired, scale: Scale, made: Comparison) -> str:
     else:
         interval = _interval(found, scale)
     way = "higher" if found.sign > 0 else "lower"
-    return f"{difference}, {interval}, {way} in {found.holds_in} of {_seeds(found.seeds)}"
+    return f"{difference}, {interval}, {way} in {found.holds_in} of {counted(found.seeds, 'seed')}"
 
 
 def _interval(found: Paired, scale: Scale) -> str:
@@ -203,7 +205,7 @@ def _limits(made: Comparison) -> list[str]:
             count = "counts" if len(ended) == 1 else "count"
             found.append(f"{which} runs of {arm.name} did not come to the end and {count} nowhere: {ended[0]}")
         if broken := sum(run.violations for run in arm.runs):
-            found.append(f"{_many(broken, 'violation')} of invariants in {arm.name}.")
+            found.append(f"{counted(broken, 'violation')} of invariants in {arm.name}.")
     return found
 
 
@@ -214,14 +216,6 @@ def _switches(made: Comparison) -> str:
 
 def _quoted(measure: Measure) -> str:
     return measure.label[:1].lower() + measure.label[1:] if measure.label[1:2].islower() else measure.label
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count:,} seeds"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _listed(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from services.experiments.bands import Bands, Row, bands_of
 from services.experiments.figures import described, in_order, label_of, scale_of
 from services.experiments.plain import list_html, table_html
 from services.experiments.shown import paragraphs
+from services.experiments.words import counted
 
 SCHEMA: Final = "keplab.runs"
 ROWS_MAX: Final = 40
@@ -68,7 +69,7 @@ class ShownRun(msgspec.Struct, frozen=True):
 def runs_document(runs: Sequence[RunPage]) -> dict[str, Any]:
     """Return what the page is given of these runs."""
     shown = [shown_run(run) for run in runs]
-    title = shown[0].title if len(shown) == 1 else f"{len(shown)} runs"
+    title = shown[0].title if len(shown) == 1 else f"{counted(len(shown), 'run')}"
     return {"schema": SCHEMA, "title": title, "runs": msgspec.to_builtins(shown)}
 
 
@@ -120,7 +121,7 @@ def _plain(run: ShownRun) -> Iterator[str]:
 def _zeros(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"{'1 measure is' if len(names) == 1 else f'{len(names)} measures are'} 0: {', '.join(names)}."
+    return f"{counted(len(names), 'measure is', 'measures are')} 0: {', '.join(names)}."
 
 
 def _left(rows: int) -> str:
@@ -130,7 +131,7 @@ def _left(rows: int) -> str:
 def _result(document: dict[str, Any]) -> str:
     met = sum(bool(each["passed"]) for each in document["expectations"])
     count = document.get("violation_count", len(document["violations"]))
-    broken = f"{count} violations of invariants" if count else "no invariant was broken"
+    broken = f"{counted(count, 'violation')} of invariants" if count else "no invariant was broken"
     word = "Passed" if document["passed"] else "Failed"
     return f"{word}: {met} of {len(document['expectations'])} expectations are met, {broken}."
 

@@ -22,6 +22,7 @@ from services.experiments.views import (
     seeds_text,
     value_text,
 )
+from services.experiments.words import counted
 
 PROBLEMS_MAX: Final = 40
 NOTE_OF_SEEDS: Final = (
@@ -105,7 +106,7 @@ def page_document(made: Comparison) -> dict[str, Any]:
 
 def note_text(made: Comparison) -> str:
     """Return what was run, in a sentence."""
-    seeds = "1 seed" if len(made.seeds) == 1 else f"{len(made.seeds)} seeds"
+    seeds = counted(len(made.seeds), "seed")
     return f"Scenario {made.scenario}, {made.mode_text.removesuffix(' over gRPC')}, {seeds} an arm."
 
 

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from services.experiments.plain import list_html, table_html
+from services.experiments.words import counted
 from services.scenarios.traces.document import drawn
 from services.scenarios.traces.waterfall import SpanGraph, Waterfall, label, waterfall
 
@@ -88,7 +89,11 @@ def _plain(page: TracePage, fall: Waterfall) -> Iterator[str]:
     ]
     yield table_html("Spans", ["span", "from ms", "took ms", "critical", "error"], spans)
     notes = [
-        *([f"{fall.later:,} spans began later and are left out."] if fall.later else []),
+        *(
+            [f"{counted(fall.later, 'span')} began later and {'is' if fall.later == 1 else 'are'} left out."]
+            if fall.later
+            else []
+        ),
         *([] if fall.is_connected else ["A cause was guessed: a span is lost or not written yet."]),
         *([_left(page)] if page.left else []),
         *([f"With scripts this page shows {len(page.falls)} pods."] if page.falls[1:] else []),
@@ -101,4 +106,4 @@ def _plain(page: TracePage, fall: Waterfall) -> Iterator[str]:
 def _left(page: TracePage) -> str:
     if not page.left:
         return ""
-    return "1 more pod is left out." if page.left == 1 else f"{page.left:,} more pods are left out."
+    return f"{counted(page.left, 'more pod is', 'more pods are')} left out."

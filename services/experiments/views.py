@@ -11,6 +11,7 @@ from services.experiments.document import Comparison, Measure
 from services.experiments.fates import FateGroup
 from services.experiments.figures import NOTHING, Scale, scale_of
 from services.experiments.statistics import Paired, Spread
+from services.experiments.words import counted
 
 GROUPS_MAX: Final = 12
 APART: Final = "where they part"
@@ -127,7 +128,7 @@ def group_text(group: FateGroup) -> str:
     change = f"{group.arm_a} → {group.arm_b}"
     if group.arm_a == group.arm_b:
         change = f"{group.arm_a}, at another time"
-    seeds = "1 seed" if group.seeds == 1 else f"{group.seeds} seeds"
+    seeds = counted(group.seeds, "seed")
     return f"{group.pods:,} × {change} ({group.arm}, {seeds}, e.g. {group.example})"
 
 
@@ -137,7 +138,7 @@ def pods_text(made: Comparison) -> str:
         return ""
     if not made.difference_count:
         return "No pod's fate differs"
-    pods = "1 pod differs" if made.difference_count == 1 else f"{made.difference_count:,} pods differ"
+    pods = counted(made.difference_count, "pod differs", "pods differ")
     return f"{pods}, matched by owner and order of creation"
 
 
@@ -148,7 +149,8 @@ def pods_lines(made: Comparison) -> list[str]:
     lines = [f"{text}{':' if made.difference_count else '.'}"]
     lines += [group_text(group) for group in made.difference_groups[:GROUPS_MAX]]
     if (left := made.difference_groups[GROUPS_MAX:]) != []:
-        lines.append(f"{len(left)} more groups of {sum(group.pods for group in left):,} pods are in the JSON document")
+        groups, pods = counted(len(left), "more group"), counted(sum(group.pods for group in left), "pod")
+        lines.append(f"in the JSON document: {groups} of {pods}")
     return lines
 
 
@@ -181,7 +183,7 @@ def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
         ("seeds", seeds),
         *([("switches of all arms", ", ".join(shared))] if shared else []),
         ("machine", f"{p.cpus} CPUs, Python {p.python}, {p.platform}{load}"),
-        ("run", f"{p.started}, {made.runs_made} runs in {p.wall_s:.1f} s, {p.workers} at a time"),
+        ("run", f"{p.started}, {counted(made.runs_made, 'run')} in {p.wall_s:.1f} s, {p.workers} at a time"),
         *([] if made.is_equal else apart),
     ]
 

@@ -97,7 +97,8 @@ def _nothing(event: Event, lines: Sequence[Line]) -> str:
         return f"no event {event.name!r} happens in this scenario; {hint}"
     matching = sum(event.matches(line) for line in same)
     if matching:
-        return f"{event.text!r}: it happens {matching} times, there is no number {event.number}"
+        times = "once" if matching == 1 else f"{matching:,} times"
+        return f"{event.text!r}: it happens {times}, there is no number {event.number}"
     about = list(dict.fromkeys(_object_names(line)[1 if line.obj else 0] for line in same))
     shown = ", ".join(filter(None, about[:6])) or "no object"
     return f"{event.text!r}: none of the {len(same)} lines of {event.name} matches; they are about {shown}"

@@ -210,7 +210,7 @@ def named(reference: str, ids: Sequence[str], where: str) -> Named:
     if (latest := LATEST.fullmatch(word)) is not None:
         back = int(latest["back"] or 0)
         if back >= len(ids):
-            raise UnknownRun(f"{word}: there are {len(ids)} runs in {where}")
+            raise UnknownRun(f"{word}: there {'is 1 run' if len(ids) == 1 else f'are {len(ids):,} runs'} in {where}")
         return Named(ids[back], arm, seed)
     found = [each for each in ids if each == word] or [each for each in ids if word and each.startswith(word)]
     if len(found) == 1:

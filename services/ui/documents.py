@@ -17,6 +17,7 @@ from services.api.times import format_micro_time
 from services.experiments.document import DocumentError, read_document
 from services.experiments.shown import page_document
 from services.experiments.style import GRAPHICS
+from services.experiments.words import counted
 from services.recordings.format import DELETED, SUFFIX, Version
 from services.recordings.reader import Recording
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
@@ -284,7 +285,7 @@ def difference(first: Sequence[Decision], second: Sequence[Decision], *, with_ti
         "difference_count": len(found.differences),
         "differences": [_difference(each) for each in found.differences[:DIFFERENCES_MAX]],
         "reordered": {"a": found.reordered.first, "b": found.reordered.second} if found.reordered else None,
-        "text": "" if found.differences else f"no difference in {found.counts[0]} decisions",
+        "text": "" if found.differences else f"no difference in {counted(found.counts[0], 'decision')}",
     }
 
 

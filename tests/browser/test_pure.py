@@ -160,6 +160,14 @@ def test_a_filter_is_read_or_says_what_is_wrong(page, text, error):
     assert error in found if error else found == ""
 
 
+def test_a_number_has_what_is_counted_in_its_form(page):
+    found = page.ask(
+        "async () => { const {counted} = await import('keplab/format.js');"
+        " return [counted(0, 'pod'), counted(1, 'pod'), counted(1200, 'pod'), counted(1, 'process', 'processes'), counted(2, 'process', 'processes')]; }"
+    )
+    assert ["0 pods", "1 pod", "1,200 pods", "1 process", "2 processes"] == found
+
+
 def test_ages_are_kubectls(page):
     cases = {
         0: "0s",

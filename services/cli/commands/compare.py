@@ -29,6 +29,7 @@ from services.experiments.execution import ArmJob, run_arm, run_arm_showing
 from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
+from services.experiments.words import counted
 from services.scenarios.processes.foreign_mesh import refusal
 from services.scenarios.revision import revision
 from services.scenarios.run import load_scenario, measures_of, plan_of
@@ -129,7 +130,7 @@ def COMMAND(  # noqa: N802
         fail(unwritten)
     if is_interrupted:
         goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
-        click.echo(f"{len(found)} of {len(jobs)} runs; {goes_on}", err=True)
+        click.echo(f"{len(found)} of {counted(len(jobs), 'run')}; {goes_on}", err=True)
         raise KeyboardInterrupt
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 

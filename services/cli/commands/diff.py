@@ -15,6 +15,7 @@ from services.cli.output import EXIT_OK, arms_set_option, fail, output_option, p
 from services.cli.recording import runs_folder_option
 from services.cli.sources import objects_of, opened, source_options
 from services.client.discovery import ServedKind
+from services.experiments.words import counted
 from services.recordings.format import META, SUFFIX
 from services.runs.folder import RunsFolder, Unreadable
 from services.runs.record import UnknownRun, is_version
@@ -225,7 +226,8 @@ def _versions(api: Objects, targets: tuple[str, ...], everything: bool, output: 
     for each in found:
         _show(each)
     left_out = "" if names or everything else f" ({' and '.join(NOISE)} are not compared: --all)"
-    click.echo(f"{len(found)} objects differ between versions {before} and {after}{left_out}")
+    what = counted(len(found), "object differs", "objects differ")
+    click.echo(f"{what} between versions {before} and {after}{left_out}")
     return EXIT_OK
 
 

@@ -15,6 +15,7 @@ import msgspec
 from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, refusing
 from services.cli.scenario_files import SCENARIO
 from services.cli.sources import opened, recording_of, source_options
+from services.experiments.words import counted
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def _show_pod(found: dict[str, Any]) -> None:
     elif pool:
         click.echo(
             f"pod {found['pod']} has no node: {pool} for {_seconds(found['pool_since_s'])}, "
-            f"{found['attempts']} attempts, {_by_time(found)}"
+            f"{counted(found['attempts'], 'attempt')}, {_by_time(found)}"
         )
     else:
         gone = "has no node and waits nowhere" if found["exists"] else "is gone"
@@ -303,7 +304,7 @@ def _claim_wait(wait: dict[str, Any]) -> str:
     if wait["since_s"] is not None:
         parts.append(f"for {_seconds(wait['since_s'])}")
     if wait["failures"]:
-        parts.append(f"FailedPrepareDynamicResources {wait['failures']} times")
+        parts.append(f"FailedPrepareDynamicResources {counted(wait['failures'], 'time')}")
     if wait["next_try_in_s"] is not None:
         parts.append(f"next try in {_seconds(wait['next_try_in_s'])}")
     return str(wait["waits_for"]) + (f" ({', '.join(parts)})" if parts else "")
@@ -326,13 +327,14 @@ def _named(change: dict[str, Any]) -> str:
 
 def _show_nodes(found: dict[str, Any]) -> None:
     if found["rejected"]:
-        click.echo(f"\n{found['evaluated']} nodes were looked at; refused by:")
+        click.echo(f"\n{counted(found['evaluated'], 'node was', 'nodes were')} looked at; refused by:")
         by_plugin = found["rejected"].items()
-        rows = [(plugin, *counted) for plugin, reasons in by_plugin for counted in sorted(reasons.items())]
+        rows = [(plugin, *row) for plugin, reasons in by_plugin for row in sorted(reasons.items())]
         print_table(("plugin", "reason", "nodes"), rows, texts=2)
     if found["final"]:
         best = sorted(found["final"], key=lambda n: (-found["final"][n], n))[:BEST_NODES]
-        click.echo(f"\n{found['feasible_count']} of {found['evaluated']} nodes fitted; scores of the best, 0 to 100:")
+        looked_at = counted(found["evaluated"], "node")
+        click.echo(f"\n{found['feasible_count']} of {looked_at} fitted; scores of the best, 0 to 100:")
         plugins = sorted(found["scores"])
         weights = found["weights"]
         columns = ("node", *(f"{plugin} ×{weights[plugin]}" for plugin in plugins), "sum")

@@ -22,6 +22,7 @@ from services.cli.output import (
 )
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import workers_option
+from services.experiments.words import counted
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.moments import Event, EventError, nameable, parse_event
 from services.explore.picture import svg_diagram
@@ -206,8 +207,8 @@ def _show(report: Report, save: Path | None) -> None:
         what = f"{len(report.found)} found" if report.found else "nothing breaks"
     shrunk = f" and {report.shrink_runs} to shrink them" if report.shrink_runs else ""
     console.print(
-        f"{what} in {report.runs} runs{shrunk}, {len(report.moments)} moments, "
-        f"{report.candidates} messages that could be held",
+        f"{what} in {counted(report.runs, 'run')}{shrunk}, {counted(len(report.moments), 'moment')}, "
+        f"{counted(report.candidates, 'message')} that could be held",
         markup=False,
     )
 

@@ -16,6 +16,7 @@ from services.exchange.kubeconfig import Access
 from services.exchange.reading import Source
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.stream import Refused
+from services.experiments.words import counted
 from services.runtime.real import RealClock
 
 EPILOG = """\
@@ -97,5 +98,5 @@ async def _export(
         named = ", ".join(f"{count} {kind}" for kind, count in sorted(other.items()))
         click.echo(f"left out: kinds that the format does not have: {named}", err=True)
     written = getattr(writer, "written", recorder.objects - sum(other.values()))
-    click.echo(f"{written} objects are in {shown}", err=path is shown)
+    click.echo(f"{counted(written, 'object is', 'objects are')} in {shown}", err=path is shown)
     return EXIT_FAILED if recorder.failures and not recorder.objects else EXIT_OK

@@ -28,6 +28,7 @@ from services.cli.output import (
 )
 from services.cli.results import show_result
 from services.cli.scenario_files import SCENARIO
+from services.experiments.words import counted
 from services.runtime.config import MeshError
 from services.scenarios.past import PODS, State, StateError, write_state
 from services.scenarios.run import load_scenario, simulate
@@ -117,7 +118,7 @@ def COMMAND(  # noqa: N802
     if output == "json":
         print_json({**result.document(), "at": state.rv, "time": format_time(state.wall_s), "pods": changes})
     else:
-        click.echo(f"from version {state.rv}, {format_time(state.wall_s)}: {len(state.objects)} objects")
+        click.echo(f"from version {state.rv}, {format_time(state.wall_s)}: {counted(len(state.objects), 'object')}")
         show_result(result, scenario.title)
         _show(changes, len(ended))
     return EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED
@@ -131,7 +132,7 @@ def _save(path: Path, state: State, output: str) -> None:
     if output == "json":
         print_json({"file": str(path), "at": state.rv, "objects": len(state.objects)})
     else:
-        click.echo(f"version {state.rv} with {len(state.objects)} objects is in {path}")
+        click.echo(f"version {state.rv} with {counted(len(state.objects), 'object')} is in {path}")
 
 
 def _scenario(lines: tuple[str, ...], duration: str) -> Scenario:
@@ -175,7 +176,7 @@ def _shown(pod: Document | None) -> str:
 
 def _show(changes: list[dict[str, Any]], pods: int) -> None:
     if not changes:
-        click.echo(f"  all {pods} pods are as they were")
+        click.echo(f"  all is as it was: {counted(pods, 'pod')}")
         return
     click.echo()
     rows = [(f"{each['namespace']}/{each['name']}", each["from"] or "-", each["to"] or "gone") for each in changes]

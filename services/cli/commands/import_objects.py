@@ -55,6 +55,7 @@ from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.rules import NODES, Rules
 from services.exchange.spool import Spool
 from services.exchange.stream import Change, Placed, Refused, Stream
+from services.experiments.words import counted
 from services.runtime.real import RealClock
 from services.scenarios.past import StateError
 
@@ -312,7 +313,8 @@ async def _load(objects: Iterator[Placed], count: int, rules: Rules, data: Path)
                     return await loader.load(noted.of(objects))
                 except asyncio.CancelledError:
                     done = loader.loaded.created + loader.loaded.updated
-                    click.echo(f"{done} of {count} objects are loaded; import again to go on", err=True)
+                    whole = counted(count, "object is", "objects are")
+                    click.echo(f"{done} of {whole} loaded; import again to go on", err=True)
                     raise
 
 
@@ -460,7 +462,7 @@ def _into_recording(
         click.echo(f"  left out: {line}")
     if made.failure:
         fail(made.failure, EXIT_FAILED)
-    click.echo(f"{made.versions} versions are in {path}; try: keplab ui --run {path}")
+    click.echo(f"{counted(made.versions, 'version is', 'versions are')} in {path}; try: keplab ui --run {path}")
     return EXIT_OK
 
 

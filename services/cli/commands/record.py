@@ -22,6 +22,7 @@ from services.exchange.format import format_named
 from services.exchange.kubeconfig import Access
 from services.exchange.recorder import LEFT_OUT, Recorder
 from services.exchange.stream import Refused
+from services.experiments.words import counted
 from services.recordings.format import Meta
 from services.recordings.live import record_mesh
 from services.recordings.writer import NotRecordable, Writer
@@ -102,7 +103,7 @@ def COMMAND(  # noqa: N802
     for recorder in made:
         for line in recorder.failures:
             click.echo(f"left out: {line}", err=True)
-        click.echo(f"{recorder.objects} objects and {recorder.changes} changes are in {path}")
+        click.echo(f"{counted(recorder.objects, 'object')} and {counted(recorder.changes, 'change')} are in {path}")
     return EXIT_OK
 
 
@@ -130,7 +131,7 @@ async def _record(
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     versions = await recorder.snapshot(kinds)
-                    click.echo(f"{recorder.objects} objects; recording until Ctrl-C", err=True)
+                    click.echo(f"{counted(recorder.objects, 'object')}; recording until Ctrl-C", err=True)
                     await recorder.follow(versions)
 
 
@@ -156,7 +157,8 @@ def _record_keprec(path: Path, seconds: float | None, kubeconfig: Path | None, d
             asyncio.run(_follow(writer, data, seconds))
     finally:
         writer.close(msgspec.structs.replace(writer.meta, ended=format_time(time.time())))
-    click.echo(f"{writer.version_count} versions and {writer.line_count} event lines are in {path}")
+    versions, lines = counted(writer.version_count, "version"), counted(writer.line_count, "event line")
+    click.echo(f"{versions} and {lines} are in {path}")
     return fail(writer.failure, EXIT_FAILED) if writer.failure else EXIT_OK
 
 

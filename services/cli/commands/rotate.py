@@ -6,6 +6,7 @@ import click
 
 from services.api.times import format_time
 from services.cli.output import EXIT_OK, data_option, fail, output_option, print_json, print_table
+from services.experiments.words import counted
 from services.runtime.rotation import FOLDER, change_authority, held, renew, wait_until_used
 
 EPILOG = """\
@@ -48,7 +49,10 @@ def COMMAND(data: Path, authority: bool, output: str) -> int:  # noqa: N802
         else:
             renewed = renew(data, all_of_them=True)
             used_by = wait_until_used(data)
-            said(f"{len(renewed)} certificates are renewed" + (f"; {used_by} processes use them" if used_by else ""))
+            said(
+                f"{counted(len(renewed), 'certificate is', 'certificates are')} renewed"
+                + (f"; {counted(used_by, 'process uses', 'processes use')} them" if used_by else "")
+            )
         found = held(data)
     except (OSError, ValueError) as error:
         fail(f"{data / FOLDER}: {error}")

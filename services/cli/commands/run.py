@@ -28,6 +28,7 @@ from services.cli.results import show_result
 from services.cli.running_mesh import running_mesh, running_mesh_options
 from services.cli.scenario_files import SCENARIO
 from services.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
+from services.experiments.words import counted
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
 from services.runs.record import Origin, RunRecord
@@ -267,7 +268,7 @@ def _sweep_record(
     return RunRecord(
         "",
         "sweep",
-        scenarios[0].name if is_one else f"{len(scenarios)} scenarios",
+        scenarios[0].name if is_one else counted(len(scenarios), "scenario"),
         "simulated",
         not failed,
         f"keplab run {files} --seed {seeds[0]} --seeds {len(seeds)}{Job('', assignments, 0).sets}",

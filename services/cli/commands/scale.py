@@ -21,6 +21,7 @@ from services.exchange.rules import NODES, prepared
 from services.exchange.rules import Rules as LoadRules
 from services.exchange.scale import LABEL, ScaledResource, planned, read_resources, resource_named
 from services.exchange.stream import Refused
+from services.experiments.words import counted
 from services.runtime.control import NoAnswer, ask
 from services.scenarios.past import StateError, defined_by
 
@@ -187,7 +188,8 @@ async def _host(client: Client, data: Path, nodes: list[Document], new: list[str
         found, _ = await client.list(NODES, label_selector=LABEL)
         waiting = waiting.difference(metadata_of(each)["name"] for each in found if _is_ready(each))
     if waiting:
-        failures.append(f"{len(waiting)} nodes are not Ready after {READY_MAX_S:g} s, {min(waiting)} first")
+        late = counted(len(waiting), "node is", "nodes are")
+        failures.append(f"{late} not Ready after {READY_MAX_S:g} s, {min(waiting)} first")
     return failures
 
 

@@ -16,6 +16,7 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.experiments.words import counted
 
 EPILOG = """\
 \b
@@ -59,7 +60,7 @@ def save_command(name: str, data: Path, output: str) -> int:
     if output == "json":
         print_json({"file": str(path), **msgspec.to_builtins(about)})
     else:
-        click.echo(f"version {about.resource_version} with {about.objects} objects is in {path}")
+        click.echo(f"version {about.resource_version} with {counted(about.objects, 'object')} is in {path}")
     return EXIT_OK
 
 
@@ -83,7 +84,7 @@ def restore_command(name: str, data: Path, output: str) -> int:
     if output == "json":
         print_json({"file": str(path), "data": str(data), **msgspec.to_builtins(about)})
     else:
-        click.echo(f"{data} is at version {about.resource_version} again, with {about.objects} objects")
+        click.echo(f"{data} is at version {about.resource_version} again, with {counted(about.objects, 'object')}")
         if about.engine != "sqlite":
             click.echo(
                 f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}; an etcd begins empty"
@@ -136,5 +137,5 @@ def export_command(name: str, format_name: str, path: Path, data: Path) -> int:
         with writing(path, format_name, state.wall_s) as writer:
             for each in state.objects:
                 writer.put(each.document)
-    click.echo(f"{len(state.objects)} objects are in {path}")
+    click.echo(f"{counted(len(state.objects), 'object is', 'objects are')} in {path}")
     return EXIT_OK

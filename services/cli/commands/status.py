@@ -11,6 +11,7 @@ import click
 
 from services.api.times import duration, format_time, parse_time
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
+from services.experiments.words import counted
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import STATE_FILE, holder, parent_of, read_state
@@ -164,7 +165,7 @@ def _forbidden(metrics: dict[str, float]) -> list[str]:
     for name, count in metrics.items():
         if name.startswith(FORBIDDEN):
             labels = dict(_LABEL.findall(name))
-            what = f"{labels['verb']} {labels['resource']} ({count:.0f} times)"
+            what = f"{labels['verb']} {labels['resource']} ({counted(round(count), 'time')})"
             by_user.setdefault(labels["user"], []).append(what)
     return [f"the role of {user} does not allow: {', '.join(sorted(asked))}" for user, asked in sorted(by_user.items())]
 

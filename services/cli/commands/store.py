@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json
+from services.experiments.words import counted
 from services.runtime.config import StartError
 
 FOLDER = "apiserver"
@@ -54,6 +55,6 @@ def COMMAND(data: Path, accept_loss: bool, output: str) -> int:  # noqa: N802
         if goes_on:
             click.echo(f"accepted: versions go on from {goes_on}")
         click.echo(f"{folder}: version {survey.resource_version}, watches from {survey.window_start} on")
-        click.echo(f"{survey.objects} objects at that version, {survey.changes} changes since")
+        click.echo(f"{counted(survey.objects, 'object')} at that version, {counted(survey.changes, 'change')} since")
         click.echo(f"refused: {survey.refused}" if survey.refused else "an API server serves it")
     return EXIT_FAILED if survey.refused else EXIT_OK

@@ -12,6 +12,7 @@ from services.cli.scenario_files import SCENARIO
 from services.cli.sources import opened, recording_of, source_options
 from services.experiments.trace_page import TracePage, traces_of
 from services.experiments.waterfall_picture import svg_picture
+from services.experiments.words import counted
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
 from services.scenarios.traces.document import document
@@ -122,7 +123,8 @@ def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
 def _show(fall: Waterfall, *, is_simulated: bool) -> None:
     pod = fall.pod
     console.print(
-        f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {len(fall.rows)} spans", markup=False
+        f"pod {pod.namespace}/{pod.name}, uid {pod.uid}, trace {fall.trace_id}, {counted(len(fall.rows), 'span')}",
+        markup=False,
     )
     names = _names(fall, "  ")
     name_width, bar_width = max(map(len, names)), PIPED_BAR_WIDTH
@@ -137,7 +139,7 @@ def _show(fall: Waterfall, *, is_simulated: bool) -> None:
         cut = name if len(name) <= name_width else name[: name_width - 1] + "…"
         console.print(_line(fall, row, cut.ljust(name_width), bar_width), no_wrap=True, crop=console.is_terminal)
     if fall.later:
-        console.print(f"{fall.later} spans began later; --whole shows them")
+        console.print(f"{counted(fall.later, 'span')} began later; --whole shows them")
     if not fall.is_connected:
         lost = "a process has not written them yet (it takes half a second), or lost them"
         console.print(f"Spans are missing: {'the scenario ended before they did' if is_simulated else lost}.")

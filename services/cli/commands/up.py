@@ -12,6 +12,7 @@ import click
 
 from services.api.switches import SwitchError
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
+from services.experiments.words import counted
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import LOCK_FILE, discard_lock, lock, make_data_directory, read_state, write_holder
 from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_KEPT, make_private
@@ -245,7 +246,7 @@ def _shown(path: str) -> str:
 
 def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     kubeconfig = _shown(status["kubeconfig"])
-    click.echo(f"mesh is up: {len(status['processes'])} processes")
+    click.echo(f"mesh is up: {counted(len(status['processes']), 'process', 'processes')}")
     click.echo(f"  kubeconfig   {kubeconfig}")
     click.echo(f"  REST         {status['rest_url']}")
     click.echo(f"  gRPC         {status['grpc_target']}")

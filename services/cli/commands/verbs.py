@@ -7,6 +7,7 @@ import click
 
 from services.cli.output import EXIT_OK, EXIT_USAGE, fail, print_json, print_table, terminal_width, write_file
 from services.cli.tables import hanging
+from services.experiments.words import counted
 from services.scenarios.script import editors, reference
 from services.scenarios.script.declaration import Declaration, Option
 from services.scenarios.script.expectation import OPERATORS, PATHS
@@ -91,7 +92,8 @@ def _write(folder: Path, output: str) -> int:
     if output == "json":
         print_json({"folder": str(folder), "files": list(made)})
     else:
-        click.echo(f"{len(made)} files are in {folder}; restart the editor. Grammar: {folder / editors.GRAMMAR}")
+        files = counted(len(made), "file is", "files are")
+        click.echo(f"{files} in {folder}; restart the editor. Grammar: {folder / editors.GRAMMAR}")
     return EXIT_OK
 
 

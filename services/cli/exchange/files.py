@@ -27,6 +27,7 @@ from services.exchange.player import Played
 from services.exchange.reading import Source
 from services.exchange.rules import owners_of
 from services.exchange.stream import Placed, Refused, Stream
+from services.experiments.words import counted
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.faults.pausing import paused
 from services.runtime.mesh_directory import read_state
@@ -232,7 +233,7 @@ def show_loaded(loaded: Loaded) -> None:
 
 def show_played(played: Played) -> None:
     """Print what became of changes."""
-    click.echo(f"{played.applied} changes made, the last at {played.last_s:.3f} s of the recording")
+    click.echo(f"{counted(played.applied, 'change')} made, the last at {played.last_s:.3f} s of the recording")
     for line in played.left_out.lines():
         click.echo(f"  left out: {line}")
     _show("could not be made", played.failures)

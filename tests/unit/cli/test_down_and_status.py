@@ -124,7 +124,7 @@ def test_what_the_roles_of_components_do_not_allow_is_a_condition_for_each(monke
 
     (found,) = status._conditions(tmp_path, {}, metrics)
 
-    text = "the role of system:controller:job does not allow: create pods/eviction (1 times), watch pods (3 times)"
+    text = "the role of system:controller:job does not allow: create pods/eviction (1 time), watch pods (3 times)"
     assert found == {"type": "RequestsForbidden", "process": "apiserver", "message": text}
 
 

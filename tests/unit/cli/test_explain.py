@@ -177,7 +177,7 @@ def test_a_pod_that_waits_for_devices_is_explained_with_who_has_them(printed, tm
          "DRA driver gpu.example.com to answer NodePrepareResources for ResourceClaim one, at most 45 s (for 19.9 s)"),
         ("prepare=100", "wait 50s",
          ("the next try of NodePrepareResources: NodePrepareResources: rpc error: code = DeadlineExceeded "
-         "desc = context deadline exceeded (for 4.9 s, FailedPrepareDynamicResources 1 times, next try in")),
+         "desc = context deadline exceeded (for 4.9 s, FailedPrepareDynamicResources 1 time, next try in")),
         ("dead=2-200", "wait 20s",
          ("the next try of NodePrepareResources: DRA driver gpu.example.com is not registered (for 19.9 s, "
          "FailedPrepareDynamicResources 2 times, next try in")),

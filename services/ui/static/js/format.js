@@ -5,6 +5,11 @@ export function count(value) {
   return Math.round(value).toLocaleString('en-US');
 }
 
+/** A number with what is counted: "1 pod", "1,200 pods". @param {number} value @param {string} one @param {string} many for more or less than one */
+export function counted(value, one, many = `${one}s`) {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
 /** Milli-cores: 27500 is "27.5", 250 is "250m". @param {number} milli */
 export function cpu(milli) {
   if (!milli) return '0';

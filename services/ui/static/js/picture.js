@@ -5,6 +5,7 @@
 // for each: its block shows the shares of phases instead.
 import {theme, HEAT, mixed} from 'keplab/colours.js';
 import {FLAG} from 'keplab/columns.js';
+import {counted} from 'keplab/format.js';
 
 export const COLUMNS = 11, ROWS = 10, SLOTS = COLUMNS * ROWS;
 const CELL_W = COLUMNS + 1, CELL_H = ROWS + 1;
@@ -439,7 +440,7 @@ export class Picture {
       if (x > this.width || x + w < 0 || y > this.height || y + h < 0) continue;
       pen.strokeStyle = colours.line; pen.lineWidth = 1;
       pen.strokeRect(Math.round(x) + 0.5, Math.round(y) + 0.5, Math.round(w) - 1, Math.round(h) - 1);
-      const number = group.loose ? `${this.looseCount().toLocaleString('en-US')} pods` : group.blocks.length.toLocaleString('en-US');
+      const number = group.loose ? counted(this.looseCount(), 'pod') : group.blocks.length.toLocaleString('en-US');
       const free = Math.min(w, this.width - Math.max(0, x)) - 8;
       if (free < 24) continue;
       pen.save();

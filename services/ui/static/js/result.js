@@ -6,7 +6,7 @@ import {source, showRun} from 'keplab/engine.js';
 import {measuresOf, parted, plotsByArm, plotsByPhase, scaled, scaleOfPlots, wordsOf} from 'keplab/comparison.js';
 import {Dots, PhasePlot, PlotTable} from 'keplab/plots.js';
 import {VirtualTable, Wide} from 'keplab/table.js';
-import {count, span} from 'keplab/format.js';
+import {count, span, counted} from 'keplab/format.js';
 
 const GROUPS = 12, SEEDS = 200, FIRST = 6;
 
@@ -47,7 +47,7 @@ function Measures({made}) {
   const [text, setText] = useState(''), [all, setAll] = useState(false), [open, setOpen] = useState('');
   const measures = measuresOf(made, {text, all}), differing = measuresOf(made).length, base = made.arms[0].name, several = made.seeds.length > 1, others = made.arms.slice(1);
   const wide = 1 + Number(several) + made.arms.length + 2 * others.length;
-  return html`<section class="figures"><header class="toolbar"><h2>${others.length ? 'What differs' : 'Figures'}</h2>${others.length > 0 && html`<span class="soft">${count(differing)} of ${count(made.measures.length)} measures</span>`}<span class="grow"></span><input class="filter-field no-print" type="text" aria-label="filter measures" placeholder="name of a measure" value=${text} onInput=${(event) => setText(event.target.value)} />${others.length > 0 && html`<label class="check no-print"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> also those that are equal</label>`}</header>
+  return html`<section class="figures"><header class="toolbar"><h2>${others.length ? 'What differs' : 'Figures'}</h2>${others.length > 0 && html`<span class="soft">${count(differing)} of ${counted(made.measures.length, 'measure')}</span>`}<span class="grow"></span><input class="filter-field no-print" type="text" aria-label="filter measures" placeholder="name of a measure" value=${text} onInput=${(event) => setText(event.target.value)} />${others.length > 0 && html`<label class="check no-print"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> also those that are equal</label>`}</header>
     <${Wide} label="measures"><table class="measures"><thead><tr><th scope="col">measure</th>${made.arms.map((arm, at) => html`<th key=${arm.name} scope="col" class="num"><${Key} at=${at} />${arm.name}</th>`)}${others.map((arm) => html`<th key=${arm.name} scope="col" class="num">${arm.name} − ${base}</th><th key=${`${arm.name}-seeds`} scope="col">in seeds</th>`)}${several && html`<th scope="col">each seed</th>`}</tr></thead><tbody>
     ${measures.map((measure) => { const words = wordsOf(made, measure.name); return html`<tr key=${measure.name} class=${measure.state} data-measure=${measure.name}><th scope="row">${several ? html`<button class="plain" aria-expanded=${open === measure.name} title=${measure.name} onClick=${() => setOpen(open === measure.name ? '' : measure.name)}>${measure.label}</button>` : html`<span title=${measure.name}>${measure.label}</span>`}</th>
       ${words.values.map((value, at) => html`<td key=${at} class="num" data-of=${made.arms[at].name}><${Figure} text=${value} /></td>`)}
@@ -65,7 +65,7 @@ function Seeds({made, measures}) {
   const shown = measures.map((measure) => ({measure, scale: wordsOf(made, measure.name).scale})), by = made.arms.map((arm) => new Map(arm.runs.map((run) => [run.seed, run])));
   const text = (run, measure, scale) => (!run || run.error ? '–' : scaled(run.measures[measure.name], scale));
   return html`<${Wide} label="values by seed"><table class="seeds"><thead><tr><th scope="col">seed</th>${shown.flatMap(({measure}) => made.arms.map((arm) => html`<th key=${`${measure.name}/${arm.name}`} scope="col" class="num">${measures.length > 1 ? `${measure.label}, ` : ''}${arm.name}</th>`))}</tr></thead><tbody>
-    ${made.seeds.slice(0, SEEDS).map((seed) => html`<tr key=${seed}><th scope="row">${seed}</th>${shown.flatMap(({measure, scale}) => by.map((runs, at) => html`<td key=${`${measure.name}/${at}`} class="num">${text(runs.get(seed), measure, scale)}</td>`))}</tr>`)}</tbody></table><//>${made.seeds.length > SEEDS && html`<p class="soft">${count(made.seeds.length - SEEDS)} more seeds are in the JSON document.</p>`}`;
+    ${made.seeds.slice(0, SEEDS).map((seed) => html`<tr key=${seed}><th scope="row">${seed}</th>${shown.flatMap(({measure, scale}) => by.map((runs, at) => html`<td key=${`${measure.name}/${at}`} class="num">${text(runs.get(seed), measure, scale)}</td>`))}</tr>`)}</tbody></table><//>${made.seeds.length > SEEDS && html`<p class="soft">${counted(made.seeds.length - SEEDS, 'more seed is', 'more seeds are')} in the JSON document.</p>`}`;
 }
 
 /** Pods by phase: an arm or a phase a plot, all on one scale. */
@@ -86,7 +86,7 @@ function Pods({made}) {
   if (made.arms.length < 2) return null;
   return html`<section><h2>Pod by pod</h2><p>${made.shown.pods}</p>
     ${groups.length > 0 && html`<${Wide} label="pods that fared differently"><table class="groups"><thead><tr><th scope="col" class="num">pods</th><th scope="col">${base}</th><th scope="col">other arm</th><th scope="col">arm</th><th scope="col" class="num">seeds</th><th scope="col">for example</th></tr></thead><tbody>${groups.slice(0, all ? groups.length : GROUPS).map((group) => html`<tr key=${`${group.arm}|${group.arm_a}|${group.arm_b}`}><td class="num">${count(group.pods)} ×</td><td class="wrap">${group.arm_a}</td><td class="wrap">→ ${group.arm_a === group.arm_b ? `${group.arm_b}, at another time` : group.arm_b}</td><td>${group.arm}</td><td class="num">${count(group.seeds)}</td><td class="wrap"><code>${group.example}</code></td></tr>`)}</tbody></table><//>`}
-    ${groups.length > GROUPS && html`<p class="soft">${!all && `${count(groups.slice(GROUPS).reduce((sum, group) => sum + group.pods, 0))} pods more in ${count(groups.length - GROUPS)} groups. `}<button class="small no-print" onClick=${() => setAll(!all)}>${all ? 'the largest' : 'all groups'}</button></p>`}
+    ${groups.length > GROUPS && html`<p class="soft">${!all && `${counted(groups.slice(GROUPS).reduce((sum, group) => sum + group.pods, 0), 'more pod')} in ${counted(groups.length - GROUPS, 'group')}. `}<button class="small no-print" onClick=${() => setAll(!all)}>${all ? 'the largest' : 'all groups'}</button></p>`}
     ${made.recorded && html`<p class="recorded">${made.recorded.words}${seed !== null && html` <span class="no-print">${made.arms.map((arm) => html`<button key=${arm.name} class="small" onClick=${() => show(made, arm.name, seed)}>look at ${arm.name}</button> `)}${made.arms.slice(1).map((arm) => html`<button key=${arm.name} class="small" onClick=${() => showDifference(made, base, arm.name, seed)}>where ${base} and ${arm.name} part</button> `)}</span>`}</p>`}</section>`;
 }
 
@@ -103,7 +103,7 @@ function Runs({made}) {
   const press = (call) => (event) => { event.stopPropagation(); call(); };
   const columns = [
     {id: 'arm', title: 'Arm', width: '110px', cell: (run) => run.arm}, {id: 'seed', title: 'Seed', num: true, width: '66px', cell: (run) => String(run.seed), sort: (run) => run.seed},
-    {id: 'result', title: 'Result', width: 'minmax(120px, 1fr)', cell: (run) => (run.error ? html`<span class="bad">${run.error}</span>` : run.violations ? html`<span class="bad">${run.violations} violations</span>` : run.passed ? html`<span class="good">passed</span>` : 'failed an expectation'), sort: (run) => (run.error ? 3 : run.violations ? 2 : run.passed ? 0 : 1)},
+    {id: 'result', title: 'Result', width: 'minmax(120px, 1fr)', cell: (run) => (run.error ? html`<span class="bad">${run.error}</span>` : run.violations ? html`<span class="bad">${counted(run.violations, 'violation')}</span>` : run.passed ? html`<span class="good">passed</span>` : 'failed an expectation'), sort: (run) => (run.error ? 3 : run.violations ? 2 : run.passed ? 0 : 1)},
     {id: 'pods', title: 'Pods', num: true, width: '80px', cell: (run) => count(run.pods || 0), sort: (run) => run.pods}, {id: 'decisions', title: 'Decisions', num: true, width: '100px', cell: (run) => count(run.decisions || 0), sort: (run) => run.decisions},
     {id: 'simulated', title: simulated ? 'Simulated' : 'Took', num: true, width: '100px', cell: (run) => span(simulated ? run.virtual_s : run.wall_s), sort: (run) => (simulated ? run.virtual_s : run.wall_s)},
     {id: 'digest', title: 'Digest', width: '130px', cell: (run) => html`<code>${(run.digest || '').slice(0, 12)}</code>`, sort: (run) => run.digest},
@@ -111,7 +111,7 @@ function Runs({made}) {
   ];
   return html`<section><h2>Runs and invariants</h2><${Wide} label="runs and invariants"><table><thead><tr><th scope="col">arm</th><th scope="col">runs</th><th scope="col">invariants</th>${simulated && html`<th scope="col">digest of the event log</th>`}</tr></thead><tbody>${made.arms.map((arm, at) => {
       const broken = arm.runs.reduce((sum, run) => sum + run.violations, 0), failed = arm.runs.filter((run) => run.error).length, first = arm.runs.find((run) => run.digest);
-      return html`<tr key=${arm.name}><th scope="row"><${Key} at=${at} />${arm.name}</th><td>${failed ? html`<span class="bad">${failed} of ${arm.runs.length} failed</span>` : arm.runs.length}</td><td>${broken ? html`<span class="bad">${broken} violations</span>` : html`<span class="good">no violation</span>`}</td>${simulated && html`<td>${first && html`<code>${first.digest.slice(0, 16)}</code> (seed ${first.seed})`}</td>`}</tr>`; })}</tbody></table><//>
+      return html`<tr key=${arm.name}><th scope="row"><${Key} at=${at} />${arm.name}</th><td>${failed ? html`<span class="bad">${failed} of ${arm.runs.length} failed</span>` : arm.runs.length}</td><td>${broken ? html`<span class="bad">${counted(broken, 'violation')}</span>` : html`<span class="good">no violation</span>`}</td>${simulated && html`<td>${first && html`<code>${first.digest.slice(0, 16)}</code> (seed ${first.seed})`}</td>`}</tr>`; })}</tbody></table><//>
     ${made.shown.problems.map((line) => html`<p key=${line} class="bad problem">${line}</p>`)}${made.shown.problems_left > 0 && html`<p>${count(made.shown.problems_left)} more are in the JSON document.</p>`}
     ${runs.length > 0 && html`<details class="runs-part no-print" open=${source.kind === 'live'}><summary>every run</summary><div class="runs-table"><${VirtualTable} label="runs" columns=${columns} rows=${runs} keyOf=${(run) => `${run.arm}/${run.seed}`} picked=${undefined} onOpen=${openable ? (run) => show(made, run.arm, run.seed) : undefined} /></div></details>`}</section>`;
 }

@@ -8,7 +8,7 @@ import {VirtualTable} from 'keplab/table.js';
 import {cividis} from 'keplab/colours.js';
 import {PHASES, POOLS, FLAG} from 'keplab/columns.js';
 import {allocations, cpuNumbers} from 'keplab/cpus.js';
-import {count, cpu, memory, age, percent} from 'keplab/format.js';
+import {count, cpu, memory, age, percent, counted} from 'keplab/format.js';
 import {source} from 'keplab/engine.js';
 
 const mode = signal('phase'), group = signal('zone'), filterText = signal(''), asTable = signal(false), tableOf = signal('nodes');
@@ -38,7 +38,7 @@ function useSummary(counts) {
   useEffect(() => {
     if (Date.now() - last.current < 5000) return;
     last.current = Date.now();
-    state.summary.value = `${counts.nodes} nodes, ${counts.nodes - counts.ready} not ready; ${counts.pods} pods, ${counts.phases[0]} pending, ${counts.phases[1]} running, ${counts.phases[3]} failed`;
+    state.summary.value = `${counted(counts.nodes, 'node')}, ${counts.nodes - counts.ready} not ready; ${counted(counts.pods, 'pod')}, ${counts.phases[0]} pending, ${counts.phases[1]} running, ${counts.phases[3]} failed`;
   }, [counts]);
 }
 
@@ -49,7 +49,7 @@ function Legend({counts}) {
       : html`<span class="scale"><span>0</span><span class="bar" aria-hidden="true" style=${{background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((t) => `rgb(${cividis(t).join(' ')})`).join(', ')})`}}></span><span>${m.most || '100 %'}</span></span>`}
     ${m.pods && html`<span class="phase phase-Terminating">terminating, unbound</span>`}
     <span class="soft">◌ hatched: not ready ${count(counts.nodes - counts.ready)}</span><span class="soft">⌧ dotted: cordoned ${count(counts.cordoned)}</span>
-    <span class="grow"></span><b class="counter">${count(counts.nodes)} ${counts.nodes === 1 ? 'node' : 'nodes'}, ${count(counts.pods)} ${counts.pods === 1 ? 'pod' : 'pods'}</b>
+    <span class="grow"></span><b class="counter">${counted(counts.nodes, 'node')}, ${counted(counts.pods, 'pod')}</b>
   </div>`;
 }
 
@@ -220,7 +220,7 @@ function NodeCard({name}) {
     <${CpuSets} own=${own} given=${given} most=${Math.round(c.cpu_m[row] / 1000)} />
     <p class="facts">${phases.map((number, at) => (number ? html`<span key=${at} class="phase phase-${PHASES[at]}">${PHASES[at]} ${number}</span>` : ''))}</p>
     <p class="actions"><button class="small" onClick=${() => run('cluster.zoom-to')}>zoom to it</button> <a class="button small" href="#/objects/nodes/-/${encodeURIComponent(name)}">document</a></p>
-    <h3>${count(own.length)} pods</h3>
+    <h3>${counted(own.length, 'pod')}</h3>
     <ul class="pods">${own.slice(0, 300).map((each) => html`<li key=${each}><button class="plain phase phase-${p.flags[each] & FLAG.terminating ? 'Terminating' : PHASES[p.phase[each]]}" onClick=${() => select({kind: 'pods', ns: strings[p.ns[each]], name: strings[p.name[each]]})}>${strings[p.ns[each]]}/${strings[p.name[each]]}</button><span class="soft num">${cpu(p.cpu_m[each])}</span></li>`)}</ul>
     ${own.length > 300 && html`<p class="soft">and ${count(own.length - 300)} more: filter <code>node=${name}</code></p>`}
   </section>`;

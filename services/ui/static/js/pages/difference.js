@@ -7,7 +7,7 @@ import {useWidth, useSummary} from 'keplab/answers.js';
 import {VirtualTable} from 'keplab/table.js';
 import {PHASES} from 'keplab/columns.js';
 import {decisionOf, eventWords, fieldWords, marksOf, moments, nameOfRole, step, summary} from 'keplab/alignment.js';
-import {count} from 'keplab/format.js';
+import {count, counted} from 'keplab/format.js';
 
 /** What stays while other pages are looked at. */
 const kept = signal({a: '', b: '', times: false, by: /** @type {'time'|'decision'|'role'} */ ('time'), at: 0});
@@ -125,7 +125,7 @@ function Pair() {
       ${differences.length > 0 && html`<button class="small" aria-label="differing decision before" disabled=${at <= 0} onClick=${() => goTo(at - 1)}><kbd>[</kbd></button><span class="num" data-difference=${at + 1}>${count(at + 1)} of ${count(found.difference_count)}</span><button class="small" aria-label="next differing decision" disabled=${at >= differences.length - 1} onClick=${() => goTo(at + 1)}><kbd>]</kbd></button>`}</div>
     ${!a || !b ? html`<p class="empty">${runs.length < 2 ? html`Two runs are needed: <code>keplab compare FILE --recording DIR</code>, then <code>keplab ui --run DIR</code>.` : 'Choose two runs.'}</p>`
       : error ? html`<p class="error" role="alert">${error.message}</p>` : !found ? html`<p class="empty">comparing …</p>` : html`
-      <p class="result" data-differences=${found.difference_count}>${differences.length ? html`<b>${count(found.difference_count)} differences</b> in ${count(found.counts.a)} and ${count(found.counts.b)} decisions, ${count(found.same)} the same${found.difference_count > differences.length ? `; the first ${count(differences.length)} are here` : ''}.${difference ? html` <span class="soft">${difference.a && difference.b ? (difference.fields || []).map((field) => fieldWords(difference, field)).join('; ') : summary(difference, names)}</span>` : ''}` : html`<b>${found.text || 'no difference'}</b>${found.reordered ? ' · some attempts were made in another order' : ''}`}</p>
+      <p class="result" data-differences=${found.difference_count}>${differences.length ? html`<b>${counted(found.difference_count, 'difference')}</b> in ${count(found.counts.a)} and ${counted(found.counts.b, 'decision')}, ${count(found.same)} the same${found.difference_count > differences.length ? `; the first ${count(differences.length)} are here` : ''}.${difference ? html` <span class="soft">${difference.a && difference.b ? (difference.fields || []).map((field) => fieldWords(difference, field)).join('; ') : summary(difference, names)}</span>` : ''}` : html`<b>${found.text || 'no difference'}</b>${found.reordered ? ' · some attempts were made in another order' : ''}`}</p>
       <${Lanes} views=${views} found=${found} at=${at} names=${names} goTime=${goTime} />
       <div class="panes"><${Pane} view=${views[0]} side="a" letter="A" id=${a} difference=${difference} all=${differences} /><${Pane} view=${views[1]} side="b" letter="B" id=${b} difference=${difference} all=${differences} /></div>
       ${differences.length > 0 && html`<div class="toolbar"><label class="grow">differences <input class="filter" type="text" placeholder="role, event, node" value=${text} onInput=${(event) => setText(event.target.value)} /></label><span class="soft">${count(rows.length)}</span></div>

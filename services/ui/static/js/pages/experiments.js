@@ -8,7 +8,7 @@ import {commandOf, refusalOf} from 'keplab/comparison.js';
 import {Comparison, copy} from 'keplab/result.js';
 import {Runs} from 'keplab/runs.js';
 import {VirtualTable} from 'keplab/table.js';
-import {count} from 'keplab/format.js';
+import {count, counted} from 'keplab/format.js';
 
 /** What is filled in, and the job that is looked at; it stays while other pages are. */
 const form = signal(/** @type {any} */ ({scenario: '', arms: [{name: 'a', switches: []}, {name: 'b', switches: []}], seeds: 20, processes: false, recording: true}));
@@ -62,7 +62,7 @@ function Launcher() {
     <div class="toolbar"><label class="grow">scenario <input class="filter" type="text" list="scenarios" spellcheck=${false} value=${request.scenario} placeholder="experiments/runaway/runaway.txt" onInput=${(event) => choose(event.target.value.trim())} /></label><datalist id="scenarios">${scenarios.value.map((each) => html`<option key=${each.path} value=${each.path}>${each.title}</option>`)}</datalist></div>
     ${scenario && html`<p class="soft about"><b>${scenario.title}</b> ${scenario.about}</p>`}
     ${request.arms.map((arm, at) => html`<${Arm} key=${at} arm=${arm} at=${at} only=${request.arms.length === 1} />`)}
-    <div class="toolbar"><button class="small" onClick=${() => fill({arms: [...request.arms, {name: `arm-${request.arms.length + 1}`, switches: []}]})}>+ arm</button><label>seeds <input type="number" min="1" max="1000" value=${request.seeds} onInput=${(event) => fill({seeds: Number(event.target.value)})} /></label><label class="check"><input type="checkbox" checked=${request.processes} onChange=${() => fill({processes: !request.processes})} /> as processes</label><label class="check"><input type="checkbox" checked=${request.recording} onChange=${() => fill({recording: !request.recording})} /> recording</label><span class="soft">${count(total)} runs, one at a time</span><span class="grow"></span>
+    <div class="toolbar"><button class="small" onClick=${() => fill({arms: [...request.arms, {name: `arm-${request.arms.length + 1}`, switches: []}]})}>+ arm</button><label>seeds <input type="number" min="1" max="1000" value=${request.seeds} onInput=${(event) => fill({seeds: Number(event.target.value)})} /></label><label class="check"><input type="checkbox" checked=${request.processes} onChange=${() => fill({processes: !request.processes})} /> as processes</label><label class="check"><input type="checkbox" checked=${request.recording} onChange=${() => fill({recording: !request.recording})} /> recording</label><span class="soft">${counted(total, 'run')}, one at a time</span><span class="grow"></span>
       <button class="primary" disabled=${Boolean(why)} title=${why || undefined} onClick=${start}>Run</button></div>
     <div class="command"><code>${command}</code><button class="small" onClick=${() => copy(command)}>copy</button></div>
     ${why && request.scenario ? html`<p class="soft">${why}</p>` : ''}${error && html`<p class="error" role="alert">${error}</p>`}</section>`;
@@ -111,7 +111,7 @@ function Experiments() {
     const timer = setInterval(() => source.jobs().then((answer) => { jobs.value = answer.jobs || []; }, () => {}), 1000);
     return () => clearInterval(timer);
   }, [running]);
-  useSummary(job ? `${job.id}: ${job.state}, ${job.done} of ${job.total} runs.` : '');
+  useSummary(job ? `${job.id}: ${job.state}, ${job.done} of ${counted(job.total, 'run')}.` : '');
   if (replay) return kept?.schema === 'keplab.runs' ? html`<${Runs} made=${kept} />` : kept?.schema ? html`<${Comparison} made=${kept} Title="h1" />` : html`<h1 class="sr-only">Comparison</h1><p class="empty">${kept?.error ? kept.error.message : 'loading …'}</p>`;
   return html`<div class="toolbar no-print"><h1>Experiments</h1><span class="soft">a comparison is a scenario in several arms, with the same seeds</span><span class="grow"></span>${job && ENDED.has(job.state) && html`<button class="small" onClick=${() => window.print()}>print</button>`}</div>
     <div class="no-print"><${Launcher} /></div>

@@ -6,7 +6,7 @@ import {useAnswer, useSummary} from 'keplab/answers.js';
 import {Tabs} from 'keplab/tabs.js';
 import {filterMatrix, regrouped, finalMatrix, scoreMatrix, groupTitle, nodesOf, attemptDifference} from 'keplab/matrix.js';
 import {timeOf} from 'keplab/flow.js';
-import {count, moment, span} from 'keplab/format.js';
+import {count, moment, span, counted} from 'keplab/format.js';
 
 const POOL_WORDS = {in_flight: 'in flight', error_backoff: 'error backoff'};
 const SHOWN = 24;
@@ -28,7 +28,7 @@ function Head({found}) {
   else if (pool) facts.push(html`<span class="phase phase-Pending">${pool}${found.pool_since_s !== null && found.pool_since_s !== undefined ? ` for ${span(found.pool_since_s)}` : ''}</span>`);
   else facts.push(html`<span class="phase phase-${found.phase || 'Pending'}">${found.phase || found.outcome || 'not in the queue'}</span>`);
   if (found.attempts) facts.push(html`<span>attempt ${found.attempts}</span>`);
-  if (found.evaluated !== undefined && found.evaluated !== null) facts.push(html`<span>${count(found.feasible_count ?? 0)} of ${count(found.evaluated)} nodes fit</span>`);
+  if (found.evaluated !== undefined && found.evaluated !== null) facts.push(html`<span>${count(found.feasible_count ?? 0)} of ${counted(found.evaluated, 'node')} fit</span>`);
   if (found.next_attempt_in_s !== null && found.next_attempt_in_s !== undefined) facts.push(html`<span>next by time alone in ${span(found.next_attempt_in_s)}</span>`);
   if (found.nominated_node) facts.push(html`<span>nominated ${found.nominated_node}</span>`);
   if (found.gated_by) facts.push(html`<span>gated by ${found.gated_by}</span>`);
@@ -71,7 +71,7 @@ function Filters({found}) {
     <tbody>${rows.slice(0, ROWS).map((row) => html`<tr key=${row.key} data-count=${row.count}>${by === 'zone' && html`<td>${row.part || '–'}</td>`}<th scope="row"><${Nodes} row=${row} /></th><td class="num">${count(row.count)}</td>
       ${row.answers.map((answer, at) => html`<td key=${at} class="answer ${answer.kind}" title=${answer.kind === 'none' ? 'not asked: an earlier filter had answered' : undefined}>${answer.text}</td>`)}
       ${resolvable && html`<td class="soft">${row.resolvable === null ? '' : row.resolvable ? 'may help' : 'cannot help'}</td>`}</tr>`)}</tbody></table></div>
-    ${left > 0 && html`<p class="soft small-print">and ${count(left)} more nodes</p>`}
+    ${left > 0 && html`<p class="soft small-print">and ${counted(left, 'more node')}</p>`}
     ${!matrix.exact && html`<p class="soft small-print">By reason: a node with two reasons is counted in both rows.</p>`}`;
 }
 
@@ -165,8 +165,8 @@ function Explain({close}) {
           <${Tabs} label="what the plugins said" tabs=${TABS} shown=${shown} choose=${setTab} />
           <div role="tabpanel" aria-label=${shown}>${shown === 'filter' ? html`<${Filters} found=${found} />` : shown === 'score' ? html`<${Scores} found=${found} mode=${mode} setMode=${setMode} />` : html`<${Final} found=${found} />`}</div>
           <${WouldFit} found=${found} />
-          ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${found.wakes_on.length} events</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
-          ${(found.devices || []).length > 0 && html`<details><summary>devices on ${found.devices.length} nodes</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}
+          ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${counted(found.wakes_on.length, 'event')}</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
+          ${(found.devices || []).length > 0 && html`<details><summary>devices on ${counted(found.devices.length, 'node')}</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}
           <${Victims} found=${found} />
           <h3>Attempts</h3><${Attempts} pod=${pod} found=${found} />`}`;
 }

@@ -8,7 +8,7 @@ import {VirtualTable} from 'keplab/table.js';
 import {Dialog} from 'keplab/dialog.js';
 import {faultWords, lineWidth, meshRows, timeOf} from 'keplab/flow.js';
 import {css} from 'keplab/colours.js';
-import {count, memory, moment, span} from 'keplab/format.js';
+import {count, memory, moment, span, counted} from 'keplab/format.js';
 import uPlot from 'uplot';
 
 /** Rates of the last ten minutes by process: {t, messages, p99, cpu}. Kept while the page is open, whatever page is shown. */
@@ -99,7 +99,7 @@ const perSecond = (value) => (value === null || value === undefined ? '–' : va
 const role = (process) => (process.leads === true ? html`<span class="leads">★ leads</span>` : process.leads === false ? html`<span class="soft">standby</span>` : '');
 
 /** The nodes of a kubelet's process: "1,667 nodes", or how many of them are ready where not all are. */
-const nodesOf = (process) => (process.nodes === null || process.nodes === undefined ? '' : process.nodes_ready < process.nodes ? `${count(process.nodes_ready)} of ${count(process.nodes)} nodes` : `${count(process.nodes)} ${process.nodes === 1 ? 'node' : 'nodes'}`);
+const nodesOf = (process) => (process.nodes === null || process.nodes === undefined ? '' : process.nodes_ready < process.nodes ? `${count(process.nodes_ready)} of ${counted(process.nodes, 'node')}` : counted(process.nodes, 'node'));
 
 function Spark({name}) {
   const box = useRef(/** @type {HTMLElement|null} */ (null)), plot = useRef(/** @type {any} */ (null)), theme = state.theme.value;
@@ -145,7 +145,7 @@ function Counter({found}) {
   const faults = [...known.values()].sort((a, b) => b.at - a.at), violations = state.alarms.value.filter((alarm) => alarm.alarm === 'violation'), total = found.alarms?.violations ?? violations.filter((each) => !each.by_hand).length;
   const since = (value, fault) => (value === null || value === undefined ? html`<span class="soft">not yet (${span(Math.max(0, now - fault.at))})</span>` : span(value));
   if (!faults.length && !found.alarms) return null;
-  return html`<section class="panel counter" aria-label="alarms"><header class="toolbar"><h2>Alarms</h2><span class=${total ? 'bad' : 'good'}>${count(total)} ${total === 1 ? 'violation' : 'violations'} of invariants</span>${found.alarms && !found.alarms.judged && html`<span class="soft">not judged: ${found.alarms.why_not}</span>`}</header>
+  return html`<section class="panel counter" aria-label="alarms"><header class="toolbar"><h2>Alarms</h2><span class=${total ? 'bad' : 'good'}>${counted(total, 'violation')} of invariants</span>${found.alarms && !found.alarms.judged && html`<span class="soft">not judged: ${found.alarms.why_not}</span>`}</header>
     ${violations.slice(-5).map((each, at) => html`<p key=${at} class=${each.by_hand ? 'soft wrap' : 'bad wrap'}>${each.by_hand ? 'by hand: ' : ''}${each.invariant} ${each.detail || each.message || ''} ${each.trace_id ? html`<code>${each.trace_id.slice(0, 8)}</code>` : ''}</p>`)}
     ${faults.length > 0 && html`<table><thead><tr><th>Fault</th><th class="num">at</th><th>noticed after</th><th>healed after</th><th class="num">writes lost</th></tr></thead><tbody>${faults.slice(0, 12).map((fault) => html`<tr key=${`${fault.target}${fault.at}`}><th scope="row">${fault.action} ${fault.target}</th><td class="num"><button class="plain link" onClick=${() => seekTime(fault.at)}>${moment(fault.at, originOf(state.run.value))}</button></td><td>${since(fault.noticed_s, fault)}</td><td>${since(fault.healed_s, fault)}</td><td class="num">${count(fault.writes_lost || 0)}</td></tr>`)}</tbody></table>`}</section>`;
 }
@@ -182,7 +182,7 @@ function Mesh() {
   const rates = /** @type {any} */ (view.value.rates.value), found = mesh.value && mesh.value.processes ? {...mesh.value, ...(rates && rates.at > (mesh.value.at || 0) ? rates : {})} : null;
   const laid = useMemo(() => (found ? meshRows(found) : {stores: [], rows: []}), [found]);
   const away = found ? found.processes.filter((process) => !process.ready).length : 0, total = (found?.links || []).reduce((sum, link) => sum + (link.messages_s || 0), 0), worst = Math.max(0, ...(found?.links || []).map((link) => link.p99_ms || 0));
-  useSummary(found ? `${found.processes.length} processes, ${away ? `${away} not ready` : 'all ready'}, ${(found.faults || []).length} faults in force.` : '');
+  useSummary(found ? `${counted(found.processes.length, 'process', 'processes')}, ${away ? `${away} not ready` : 'all ready'}, ${counted((found.faults || []).length, 'fault')} in force.` : '');
   useEffect(() => register([
     {id: 'mesh.kill', title: 'Kill the process that is chosen', run: () => propose('kill', chosen.peek())}, {id: 'mesh.pause', title: 'Pause the process that is chosen for 10 s', run: () => propose('pause', chosen.peek())},
     {id: 'mesh.cut', title: 'Cut the link of the process that is chosen', run: () => propose('cut', chosen.peek())}, {id: 'mesh.slow', title: 'Slow the link of the process that is chosen', run: () => propose('slow', chosen.peek())}, {id: 'mesh.heal', title: 'Heal all faults', run: () => propose('heal', '')},
@@ -192,7 +192,7 @@ function Mesh() {
   if (!found) return html`<h1>Mesh</h1><p class="empty">loading …</p>`;
   const row = laid.rows.find((each) => each.process.name === chosen.value), store = laid.stores.find((each) => each.name === chosen.value), linked = found.links?.length > 0;
   const onKey = (event, name) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); pick(name); } if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { event.preventDefault(); const all = [...event.currentTarget.closest('.mesh').querySelectorAll('[data-process]')]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(event.currentTarget) + (event.key === 'ArrowDown' ? 1 : -1)))].focus(); } };
-  return html`<div class="toolbar"><h1>Mesh</h1><span class="soft">${count(found.processes.length)} processes${away ? `, ${away} not ready` : ''}${linked ? ` · ${perSecond(total)} msg/s · worst p99 ${ms(worst)}` : ''}</span>${found.error && html`<span class="error">${found.error}</span>`}<span class="grow"></span>
+  return html`<div class="toolbar"><h1>Mesh</h1><span class="soft">${counted(found.processes.length, 'process', 'processes')}${away ? `, ${away} not ready` : ''}${linked ? ` · ${perSecond(total)} msg/s · worst p99 ${ms(worst)}` : ''}</span>${found.error && html`<span class="error">${found.error}</span>`}<span class="grow"></span>
       ${(found.faults || []).length > 0 && html`<span class="state broken">${count(found.faults.length)} faults in force</span><button class="small" disabled=${Boolean(refused())} title=${refused() || undefined} onClick=${() => propose('heal', '')}>heal all</button>`}</div>
     ${(found.conditions || []).map((each) => html`<p key=${each.type || each} class="banner">${typeof each === 'string' ? each : `${each.type || ''} ${each.message || each.reason || ''}`}</p>`)}
     <div class="split"><div class="main-part scroll"><div class="mesh ${linked ? '' : 'unlinked'}">

@@ -7,7 +7,7 @@ import {VirtualTable} from 'keplab/table.js';
 import {Tabs} from 'keplab/tabs.js';
 import {yaml, withoutManagers} from 'keplab/yaml.js';
 import {diff, folded, split} from 'keplab/diff.js';
-import {count, age, moment} from 'keplab/format.js';
+import {count, age, moment, counted} from 'keplab/format.js';
 
 const KINDS = ['pods', 'nodes', 'deployments', 'replicasets', 'jobs', 'events', 'namespaces', 'podgroups', 'resourceclaims', 'leases', 'configmaps', 'secrets'];
 const LIMIT = 500;
@@ -180,9 +180,9 @@ export function Difference({before, after, a, b, sides = false, whole = false, m
   }, [before, after, whole, managers]);
   const changed = rows.filter((row) => row.kind === 'added' || row.kind === 'removed').length;
   const sign = {same: ' ', added: '+', removed: '−'};
-  const gap = (row, at) => html`<div key=${at} class="diff-row gap">⋯ ${count(row.count)} lines the same</div>`;
+  const gap = (row, at) => html`<div key=${at} class="diff-row gap">⋯ ${counted(row.count, 'line')} the same</div>`;
   if (!changed) return html`<p class="soft">rv ${count(a)} and rv ${count(b)} do not differ${managers ? '' : ' (managedFields are left out)'}.</p>`;
-  return html`<div class="diff ${sides ? 'sides' : ''}" tabindex="0" role="region" aria-label="difference of rv ${a} and rv ${b}: ${changed} lines" data-changed=${changed}>
+  return html`<div class="diff ${sides ? 'sides' : ''}" tabindex="0" role="region" aria-label="difference of rv ${a} and rv ${b}: ${counted(changed, 'line')}" data-changed=${changed}>
     ${sides ? split(rows).map(([left, right], at) => (left?.kind === 'gap' ? gap(left, at) : html`<div key=${at} class="diff-pair"><div class="diff-row ${left && left.kind !== 'same' ? 'removed' : left ? '' : 'none'}"><span class="at">${left ? left.a : ''}</span><span class="sign">${left && left.kind !== 'same' ? '−' : ' '}</span>${left?.text ?? ''}</div><div class="diff-row ${right && right.kind !== 'same' ? 'added' : right ? '' : 'none'}"><span class="at">${right ? right.b : ''}</span><span class="sign">${right && right.kind !== 'same' ? '+' : ' '}</span>${right?.text ?? ''}</div></div>`))
       : rows.map((row, at) => (row.kind === 'gap' ? gap(row, at) : html`<div key=${at} class="diff-row ${row.kind}"><span class="at">${row.a || ''}</span><span class="at">${row.b || ''}</span><span class="sign">${sign[row.kind]}</span>${row.text}</div>`))}
   </div>`;

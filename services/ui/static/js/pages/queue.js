@@ -7,7 +7,7 @@ import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {VirtualTable} from 'keplab/table.js';
 import {QUEUE_POOLS, curve, flows, lineWidth, movesOf, pointOf, timeOf} from 'keplab/flow.js';
 import {theme} from 'keplab/colours.js';
-import {count, moment, span} from 'keplab/format.js';
+import {count, moment, span, counted} from 'keplab/format.js';
 
 const SECONDS = 10, HEIGHT = 250, BOX = {w: 168, h: 62}, DOTS = 2000, FLIGHT_MS = 700;
 const COLUMN_POOLS = ['', 'in_flight', 'active', 'backoff', 'error_backoff', 'unschedulable', 'gated'];
@@ -84,7 +84,7 @@ function Picture({counts, bound, moves, pool, setPool, flow, setFlow}) {
         const points = curve(each.from, each.to, width, HEIGHT, BOX);
         if (!points) return null;
         const d = `M${points[0]} C${points[1]} ${points[2]} ${points[3]}`, [x, y] = pointOf(points, 0.5), id = `${each.from}>${each.to}`, words = `${each.rate >= 10 ? Math.round(each.rate) : each.rate.toFixed(1)}/s`;
-        return html`<g key=${id} class="band ${flow === id ? 'on' : ''}" role="button" tabindex="0" aria-pressed=${flow === id} aria-label=${`${title(each.from)} to ${title(each.to)}: ${each.count} pods, ${each.by[0] ? each.by[0][0] : ''}`} onClick=${() => setFlow(flow === id ? '' : id)} onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); setFlow(flow === id ? '' : id); } }}>
+        return html`<g key=${id} class="band ${flow === id ? 'on' : ''}" role="button" tabindex="0" aria-pressed=${flow === id} aria-label=${`${title(each.from)} to ${title(each.to)}: ${counted(each.count, 'pod')}, ${each.by[0] ? each.by[0][0] : ''}`} onClick=${() => setFlow(flow === id ? '' : id)} onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); setFlow(flow === id ? '' : id); } }}>
           <path d=${d} class="hit" /><path d=${d} class="line" stroke-width=${lineWidth(each.rate, 12)} marker-end="url(#tip)" /><text x=${x} y=${y - 5} text-anchor="middle">${words} ${(each.by[0] ? each.by[0][0] : '').slice(0, 26)}</text></g>`;
       })}
     </svg><canvas ref=${canvas} aria-hidden="true" style=${{width: `${width}px`, height: `${HEIGHT}px`}}></canvas>
@@ -140,7 +140,7 @@ function Queue() {
       <div class="toolbar"><label class="grow">pods <input class="filter" type="text" placeholder="name, plugin or event" value=${text} onInput=${(event) => setText(event.target.value)} /></label>${pool && html`<button class="small" onClick=${() => setPool('')}>${title(pool)} ✕</button>`}<span class="soft">${count(rows.length)} of ${count(pods.length)}</span></div>
       <${VirtualTable} label="pods in the queue" columns=${table} rows=${rows} keyOf=${(pod) => pod.pod} picked=${key} onPick=${pick} onOpen=${(pod) => { pick(pod); runCommand('explain.toggle'); }} empty=${pods.length ? 'No pod fits.' : 'No pod waits.'} />
     </div>${plugins.length > 0 && html`<aside class="side panel" aria-label="rejected by plugin"><h2>Rejected by</h2>${plugins.map(([plugin, number]) => html`<button key=${plugin} class="plain bar-row" onClick=${() => setText(plugin)}><span class="wrap">${plugin}</span><span class="num">${count(number)}</span><span class="pool-bar" aria-hidden="true"><span style=${{width: `${number / largest * 100}%`}}></span></span></button>`)}
-      <p class="soft small-print">${count(found.in_flight_events || 0)} events kept for pods in flight.</p></aside>`}</div>`;
+      <p class="soft small-print">${counted(found.in_flight_events || 0, 'event')} kept for pods in flight.</p></aside>`}</div>`;
 }
 
 const seconds = (value) => (value === null || value === undefined ? '–' : span(value));

@@ -9,7 +9,7 @@ import {compared, exactly, layout, ticks} from 'keplab/waterfall.js';
 import {Provenance, copy} from 'keplab/result.js';
 import {processColour} from 'keplab/colours.js';
 import {VirtualTable} from 'keplab/table.js';
-import {count, moment, span} from 'keplab/format.js';
+import {count, moment, span, counted} from 'keplab/format.js';
 
 const ROW = 20, NAMES = 320;
 const axisWords = (us) => (us === 0 ? '0' : Math.abs(us) < 1000 ? `${us} µs` : Math.abs(us) < 1e6 ? `${us / 1000} ms` : `${us / 1e6} s`);
@@ -31,7 +31,7 @@ function Fall({laid, shown, setShown, title, second}) {
     const jump = {ArrowDown: 1, ArrowUp: -1}[event.key];
     if (jump) { event.preventDefault(); event.stopPropagation(); setAt(Math.max(0, Math.min(rows.length - 1, at + jump))); }
   };
-  return html`<section class="panel fall" ref=${box} aria-label="trace of ${title}"><header class="toolbar"><h2 class="wrap">${title}</h2><span>${laid.phase || 'not ended'} after <b class="mono" data-total-us=${laid.total_us}>${exactly(laid.total_us)}</b></span><span class="soft">${count(laid.rows.length)} spans${laid.later ? `, ${count(laid.later)} later ones left out` : ''}${laid.connected ? '' : ' · a cause was guessed: a span is lost or not written yet'}</span><span class="grow"></span><label class="check no-print"><input type="checkbox" checked=${only} onChange=${() => { setOnly(!only); setAt(-1); }} /> only the critical path</label></header>
+  return html`<section class="panel fall" ref=${box} aria-label="trace of ${title}"><header class="toolbar"><h2 class="wrap">${title}</h2><span>${laid.phase || 'not ended'} after <b class="mono" data-total-us=${laid.total_us}>${exactly(laid.total_us)}</b></span><span class="soft">${counted(laid.rows.length, 'span')}${laid.later ? `, ${count(laid.later)} later ones left out` : ''}${laid.connected ? '' : ' · a cause was guessed: a span is lost or not written yet'}</span><span class="grow"></span><label class="check no-print"><input type="checkbox" checked=${only} onChange=${() => { setOnly(!only); setAt(-1); }} /> only the critical path</label></header>
     <svg class="minimap" viewBox="0 0 ${width} 34" preserveAspectRatio="none" role="img" aria-label="all of it; drag to choose a part" onPointerDown=${(event) => { const own = event.currentTarget.getBoundingClientRect(); drag.current = {from: (event.clientX - own.left) / width, own}; event.currentTarget.setPointerCapture(event.pointerId); }}
       onPointerMove=${(event) => { if (!drag.current) return; const to = (event.clientX - drag.current.own.left) / width, [a, b] = [drag.current.from, to].sort((p, q) => p - q); if (b - a > 0.005) setShown({...shown, from: shown.first + Math.max(0, a) * whole, to: shown.first + Math.min(1, b) * whole}); }} onPointerUp=${() => { drag.current = null; }} onDblClick=${() => setShown({...shown, from: shown.first, to: shown.last})}>
       <rect x="0" y="0" width=${width} height="34" class="ground" />${laid.rows.map((row, index) => html`<line key=${index} x1=${(row.from - shown.first) / whole * width} x2=${Math.max((row.from - shown.first) / whole * width + 1, (row.to - shown.first) / whole * width)} y1=${3 + index / laid.rows.length * 28} y2=${3 + index / laid.rows.length * 28} stroke=${processColour(row.span.service)} stroke-width=${row.critical ? 2 : 1} opacity=${row.critical ? 1 : 0.45} />`)}
@@ -91,7 +91,7 @@ function Trace() {
   const edge = [Math.min(a?.first ?? 0, b?.first ?? 0), Math.max(a?.last ?? 1, b?.last ?? 1)], [part, setPart] = useState(/** @type {any} */ (null));
   const shown = part && part.first === edge[0] && part.last === edge[1] ? part : {first: edge[0], last: edge[1], from: edge[0], to: edge[1]}, latest = useRef(shown);
   latest.current = shown;
-  useSummary(a && pod ? `Trace of ${pod.name}: ${a.phase || 'not ended'} after ${span(a.total_us / 1e6)}, ${a.rows.length} spans.` : '');
+  useSummary(a && pod ? `Trace of ${pod.name}: ${a.phase || 'not ended'} after ${span(a.total_us / 1e6)}, ${counted(a.rows.length, 'span')}.` : '');
   useEffect(() => register([
     {id: 'trace.fit', title: 'Show the whole trace', keys: ['f'], run: () => setPart(null)},
     {id: 'trace.in', title: 'Zoom into the trace', keys: ['w'], run: () => zoomed(latest.current, setPart, 0.7, (latest.current.from + latest.current.to) / 2)}, {id: 'trace.out', title: 'Zoom out of the trace', keys: ['s'], run: () => zoomed(latest.current, setPart, 1.4, (latest.current.from + latest.current.to) / 2)},
