@@ -421,6 +421,17 @@ def declared(
             causes += update_rules(old, new, ctx)
         return causes
 
+    parts = _status_parts(status, status_rules, left_out_at_zero) | others
+    return Strategy(
+        prepare_create=prepare_create, prepare_update=prepare_update, validate=validate, fields=fields, **parts
+    )
+
+
+def _status_parts(
+    status: Struct | None, status_rules: Rules | None, left_out_at_zero: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what a strategy does with writes of a status, by the names of its parts; plain parts are left out."""
+
     def validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
         report = Report()
         if status is not None:
@@ -435,10 +446,9 @@ def declared(
         if zeroes := [name for name in left_out_at_zero if said.get(name) == 0]:
             new["status"] = {key: value for key, value in said.items() if key not in zeroes}
 
+    parts: dict[str, Any] = {}
     if left_out_at_zero:
-        others["prepare_status"] = prepare_status
+        parts["prepare_status"] = prepare_status
     if status is not None or status_rules is not None:
-        others.setdefault("validate_status", validate_status)
-    return Strategy(
-        prepare_create=prepare_create, prepare_update=prepare_update, validate=validate, fields=fields, **others
-    )
+        parts["validate_status"] = validate_status
+    return parts

@@ -160,19 +160,25 @@ class Scheduler:
             self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
-        pods, records = clients.pods.lister, None
-        self._record_writer: RecordWriter | None = None
-        if self._switches.record == "annotations":
-            self._record_writer = self._begin_record(handle)
-            records = self._record_writer.records
-        group_of = partial(handle.world.get, PodGroup)
-        self.explainer = Explainer(core, pods.get, seams.clock.now, records, pods.keys, handle.groups, group_of)
+        self._record_writer = self._begin_record(handle) if self._switches.record == "annotations" else None
+        self.explainer = self._make_explainer(handle)
         self._crash = ""
         self._ready = False
+        self._follow_informers()
+
+    def _make_explainer(self, handle: Handle) -> Explainer:
+        """Return what answers why a pod is where it is, with the decision record where there is one."""
+        pods, now = self._clients.pods.lister, self._seams.clock.now
+        records = self._record_writer.records if self._record_writer is not None else None
+        group_of = partial(handle.world.get, PodGroup)
+        return Explainer(self._core, pods.get, now, records, pods.keys, handle.groups, group_of)
+
+    def _follow_informers(self) -> None:
+        """Have each change that an informer sees handled, one after another."""
         handle_change = self._held_changes.handle
-        clients.nodes.on_change(partial(handle_change, self._on_node))
-        clients.pods.on_change(partial(handle_change, self._on_pod))
-        for view, informer in clients.others.items():
+        self._clients.nodes.on_change(partial(handle_change, self._on_node))
+        self._clients.pods.on_change(partial(handle_change, self._on_pod))
+        for view, informer in self._clients.others.items():
             informer.on_change(partial(handle_change, partial(self._on_other, view)))
 
     def _begin_record(self, handle: Handle) -> RecordWriter:

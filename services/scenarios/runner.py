@@ -148,15 +148,7 @@ async def run_scenario(
     except _StepFailed as error:
         run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
     finally:
-        # A fault whose moment did not come: without it this was no run of the scenario.
-        late = [step for step, task in context.planned if not task.done()]
-        never = "did not happen before the scenario ended"
-        run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
-        run.judgements += [monitor.close() for monitor in monitors]
-        run.judgements.sort(key=lambda j: j.line)
-        run.ended_s = observer.now_s
-        observer.history.sample(observer.now_s)
-        observer.recorded.end(observer.now_s, observer.documents)
+        _end(run, context, monitors)
         helpers: list[asyncio.Future[Any]] = [
             eyes,
             pulse,
@@ -175,6 +167,20 @@ async def run_scenario(
         )
         raise failure
     return run
+
+
+def _end(run: ScenarioRun, context: ScenarioContext, monitors: list[_Monitor]) -> None:
+    """Take the last judgements and samples, at the moment at which the scenario ends."""
+    observer = context.observer
+    # A fault whose moment did not come: without it this was no run of the scenario.
+    late = [step for step, task in context.planned if not task.done()]
+    never = "did not happen before the scenario ended"
+    run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
+    run.judgements += [monitor.close() for monitor in monitors]
+    run.judgements.sort(key=lambda j: j.line)
+    run.ended_s = observer.now_s
+    observer.history.sample(observer.now_s)
+    observer.recorded.end(observer.now_s, observer.documents)
 
 
 class _StepFailed(Exception):

@@ -230,4 +230,5 @@ def test_runs_move_together_by_what_was_chosen(both, expected, new_page):
     page.raw.select_option(".toolbar select >> nth=-1", "decision")
     page.ask("(n) => { for (let i = 0; i < n; i++) __keplab.run('difference.next'); }", place)
     side, index = ("a", 0) if shown["a"] is not None else ("b", 1)
-    page.until("([index, at]) => Math.abs(document.querySelectorAll('.pane')[index].dataset.time - at) < 0.01", [index, shown[side].at_s])  # fmt: skip
+    is_there = "([index, at]) => Math.abs(document.querySelectorAll('.pane')[index].dataset.time - at) < 0.01"
+    assert page.until(is_there, [index, shown[side].at_s])

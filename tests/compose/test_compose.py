@@ -308,7 +308,7 @@ def test_an_api_server_that_stands_still_is_waited_for(mesh):
     mesh.engine.docker("unpause", container)
     mesh.deploy("after-pause", 6)
 
-    mesh.wait_until_running("after-pause", 6)
+    assert 6 == len(mesh.wait_until_running("after-pause", 6))
 
 
 def test_a_kubelet_that_was_cut_off_comes_back_with_the_same_pods(mesh):
@@ -332,7 +332,7 @@ def test_every_component_sends_its_spans(mesh):
     mesh.deploy("traced", 1)
     mesh.wait_until_running("traced", 1)
 
-    wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every component arrive", 30)
+    assert wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every component arrive", 30)
 
 
 def test_prometheus_scrapes_every_component(mesh):
@@ -348,11 +348,12 @@ def test_prometheus_scrapes_every_component(mesh):
         return Counter(each["labels"]["job"] for each in found if each["health"] == "up")
 
     expected = Counter({**dict.fromkeys(COMPONENTS, 1), "kubelet": len(mesh.containers("kubelet"))})
-    wait_for(lambda: targets() == expected, "every component is scraped")
+    assert wait_for(lambda: targets() == expected, "every component is scraped")
 
 
 def test_a_trace_receiver_that_is_gone_stops_no_component(mesh):
     if mesh.receiver != "none":
         mesh.compose("stop", "jaeger")
     mesh.deploy("untraced", 6)
-    mesh.wait_until_running("untraced", 6)
+
+    assert 6 == len(mesh.wait_until_running("untraced", 6))

@@ -169,7 +169,7 @@ def test_one_of_them_dies_and_pods_go_on_being_made(distributed, uids, victim, k
         writer.wait_for_more()
 
     for url in (mesh.url, mesh.second_url):
-        wait_for(lambda url=url: is_kept(mesh, writer.acknowledged, url), "all that was acknowledged is there")
+        assert wait_for(lambda url=url: is_kept(mesh, writer.acknowledged, url), "all acknowledged writes are there")
 
 
 def test_without_a_majority_writes_are_refused_and_afterwards_nothing_is_missing(distributed, uids):

@@ -13,13 +13,9 @@ FRAME_GROUPS = 20
 """Frames are run in so many groups, so that one finding does not end all."""
 
 
-class Failed(Exception):
-    """What was found, one text each."""
-
-
-def run(strategy, check: Callable, cases: int, number: int, *, shrinks: bool = True) -> None:
-    """Check so many examples of the strategy. Raises: Failed with the smallest ones that fail,
-    or the first ones where they are not shrunk."""
+def findings(strategy, check: Callable, cases: int, number: int, *, shrinks: bool = True) -> list[str]:
+    """Check so many examples of the strategy; return a text for each of the smallest ones that fail, or of the first
+    ones where they are not shrunk."""
 
     @seed(number)
     @settings(
@@ -37,9 +33,10 @@ def run(strategy, check: Callable, cases: int, number: int, *, shrinks: bool = T
     try:
         one()
     except BaseExceptionGroup as group:
-        raise Failed(*(shown(each) for each in group.exceptions)) from None
+        return [shown(each) for each in group.exceptions]
     except Exception as error:
-        raise Failed(shown(error)) from None
+        return [shown(error)]
+    return []
 
 
 def shown(error: BaseException) -> str:
@@ -99,14 +96,11 @@ def go(part, target, cases, number, only="", report=say):
         if not here:
             continue
         ran += here
-        try:
-            # Each with a seed of its own that follows from the one given, whatever else is run.
-            run(strategy, check, here, number * 1_000 + sum(map(ord, name)) % 1_000)
-        except Failed as failed:
-            for text in failed.args:
-                command = f"make fuzz ONLY={part} PLACE={name} N={here} SEED={number}"
-                found.append(f"{part} {name}\n{text}\nrepeat it: {command}")
-                report(found[-1] + "\n")
+        # Each with a seed of its own that follows from the one given, whatever else is run.
+        for text in findings(strategy, check, here, number * 1_000 + sum(map(ord, name)) % 1_000):
+            command = f"make fuzz ONLY={part} PLACE={name} N={here} SEED={number}"
+            found.append(f"{part} {name}\n{text}\nrepeat it: {command}")
+            report(found[-1] + "\n")
     with suppress(AttributeError):
         report(f"{part}: answers by code {dict(sorted((str(code), count) for code, count in oracle.codes.items()))}")
         for taken_s, case in sorted(oracle.slow, reverse=True)[:3]:

@@ -56,16 +56,16 @@ def test_a_deployment_is_made_scaled_restarted_and_deleted(with_client, space):
         apps = client.AppsV1Api(api)
         await apps.create_namespaced_deployment(space, DEPLOYMENT)
 
-        async def available(count):
+        def has_available(count):
             async def holds():
                 status = (await apps.read_namespaced_deployment("web", space)).status
                 return status and status.available_replicas == status.updated_replicas == status.replicas == count
 
-            await until(holds)
+            return holds
 
-        await available(2)
+        assert await until(has_available(2))
         await apps.patch_namespaced_deployment_scale("web", space, {"spec": {"replicas": 1}})
-        await available(1)
+        assert await until(has_available(1))
         again = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
         patch = {"spec": {"template": {"metadata": {"annotations": again}}}}
         await apps.patch_namespaced_deployment("web", space, patch)
@@ -73,9 +73,14 @@ def test_a_deployment_is_made_scaled_restarted_and_deleted(with_client, space):
         async def two_sets():
             return len((await apps.list_namespaced_replica_set(space)).items) == 2
 
-        await until(two_sets)
-        await available(1)
+        assert await until(two_sets)
+        assert await until(has_available(1))
         await apps.delete_namespaced_deployment("web", space, propagation_policy="Background")
+
+        async def is_gone():
+            return not (await apps.list_namespaced_deployment(space)).items
+
+        assert await until(is_gone)
 
     with_client(program)
 

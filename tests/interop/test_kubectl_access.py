@@ -57,9 +57,10 @@ def kubectl(request, up, tmp_path):
 
 def until(check):
     deadline = time.monotonic() + 20
-    while not check():
+    while not (found := check()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    return found
 
 
 def test_a_role_its_binding_and_a_token_of_the_account(kubectl):
@@ -111,7 +112,7 @@ def test_an_aggregated_role_has_the_rules_of_those_it_selects(kubectl):
     kubectl("create", "clusterrole", f"{name}-part", "--verb=get", "--resource=nodes")
     kubectl("label", "clusterrole", f"{name}-part", f"team={name}")
 
-    until(lambda: "nodes" in kubectl("get", "clusterrole", name, "-o", "jsonpath={.rules}"))
+    assert until(lambda: "nodes" in kubectl("get", "clusterrole", name, "-o", "jsonpath={.rules}"))
 
 
 def test_a_new_namespace_has_what_pods_need_and_a_pod_runs_with_its_token(kubectl):

@@ -118,7 +118,7 @@ def test_a_webhook_that_hangs_fails_the_request_in_its_time(kubectl, namespace, 
 
 def test_a_webhook_that_is_away_is_ignored_when_it_may_be(kubectl, namespace, configured):
     configured("ValidatingWebhookConfiguration", "away", port=1, failurePolicy="Ignore")
-    create(kubectl, namespace)
+    assert create(kubectl, namespace) == "pod/p created\n"
 
 
 def test_policies_deny_and_are_shown(kubectl, namespace):

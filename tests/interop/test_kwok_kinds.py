@@ -227,7 +227,7 @@ def test_what_a_command_has_started_ends_with_its_client(kubectl, folder):
         until(mark.exists)
         running.kill()
     process = Path("/proc", mark.read_text().strip())
-    until(lambda: not process.exists() or "\nState:\tZ" in (process / "status").read_text())
+    assert until(lambda: not process.exists() or "\nState:\tZ" in (process / "status").read_text())
 
 
 def test_ports_lead_to_answers_addresses_and_commands(kubectl):

@@ -241,9 +241,10 @@ def test_containers_answer_through_the_server(kubectl):
 
 def until(what, limit_s=20.0):
     deadline = time.monotonic() + limit_s
-    while not what():
+    while not (found := what()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    return found
 
 
 def test_streams_that_are_cut_leave_nothing_behind(kubectl, mesh):
@@ -258,7 +259,7 @@ def test_streams_that_are_cut_leave_nothing_behind(kubectl, mesh):
         each.kill()
     for each in many:
         each.communicate(timeout=10)
-    until(lambda: all(mesh.open_files(process) <= during[process] - held[process] for process in held))
+    assert until(lambda: all(mesh.open_files(process) <= during[process] - held[process] for process in held))
 
 
 @pytest.mark.parametrize("kubectl", [("forky", "websocket"), ("forky", "spdy")], indirect=True)
@@ -272,7 +273,7 @@ def test_a_kubelet_that_is_killed_ends_its_streams(kubectl, mesh):
     finally:
         running.kill()
         running.communicate(timeout=10)
-    until(lambda: kubectl.run("exec", "p1", "-c", "c", "--", "true").returncode == 0, 40.0)
+    assert until(lambda: kubectl.run("exec", "p1", "-c", "c", "--", "true").returncode == 0, 40.0)
 
 
 # --- clients in Python; the kubelet

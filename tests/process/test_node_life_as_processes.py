@@ -56,13 +56,14 @@ def test_every_node_runs_what_is_in_the_directory_and_one_what_is_in_its_folder(
                 await until_running(client, name)
             (manifests / "all.yaml").unlink()
             async with asyncio.timeout(20):
-                while len((await client.list_raw("pods"))[0]) != 1:  # noqa: ASYNC110  another process changes it
+                while len(left := (await client.list("pods"))[0]) != 1:  # noqa: ASYNC110  another process changes it
                     await asyncio.sleep(0.1)
         finally:
             await transport.close()
             await supervisor.stop()
+        return [each["metadata"]["name"] for each in left]
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == ["one-node-1"]
 
 
 def test_a_node_is_shut_down_and_booted_as_a_process(tmp_path):

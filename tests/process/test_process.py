@@ -281,4 +281,5 @@ def test_it_does_not_outlive_the_process_that_started_it(bakery, tmp_path):
     parent.kill()
     parent.wait()
 
-    wait_for(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split(")")[1])
+    stat = Path(f"/proc/{pid}/stat")
+    assert wait_for(lambda: not stat.exists() or "Z" in stat.read_text().split(")")[1])

@@ -212,25 +212,28 @@ def COMMAND(  # noqa: N802
             fail("--lenient is for a mesh that runs; in virtual time a recording is read whole")
         with steps, _as_scenario(asked, fault) as scenario:
             if arms:
-                keplab = context.find_root().command
-                assert isinstance(keplab, click.Group), "keplab has commands"
-                command = keplab.get_command(context, "compare")
-                assert command is not None, "it is in the table"
-                return int(
-                    context.invoke(
-                        command,
-                        file=scenario,
-                        arms=arms,
-                        seeds=seeds,
-                        seed=seed,
-                        assignments=assignments,
-                        report=report or Path("runs") / f"{source.path.stem}.html",
-                        workers=workers,
-                        output=output,
-                    )
-                    or EXIT_OK
+                page = report or Path("runs") / f"{source.path.stem}.html"
+                return _compared(
+                    context,
+                    file=scenario,
+                    arms=arms,
+                    seeds=seeds,
+                    seed=seed,
+                    assignments=assignments,
+                    report=page,
+                    workers=workers,
+                    output=output,
                 )
             return _virtual(scenario, seed, assignments, output)
+
+
+def _compared(context: click.Context, **words: object) -> int:
+    """Run `keplab compare` with these words; return its exit code."""
+    keplab = context.find_root().command
+    assert isinstance(keplab, click.Group), "keplab has commands"
+    command = keplab.get_command(context, "compare")
+    assert command is not None, "it is in the table"
+    return int(context.invoke(command, **words) or EXIT_OK)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import random
+import signal
 
 import msgspec
 import pytest
@@ -63,11 +64,15 @@ def test_links_are_those_of_the_file_and_no_others(machine):
     assert made.gates.of("n2").faults == LinkFaults(slow_s=1.0)
 
 
-def test_a_strike_is_for_the_process_it_names(machine):
+def test_a_strike_is_for_the_process_it_names(machine, monkeypatch):
+    struck = []
+    monkeypatch.setattr(os, "kill", lambda *words: struck.append(words))
     made, say = machine
-    say(strikes=(Strike(1, os.getpid() + 1, "kubelet.start"),))
+    for number, pid in enumerate((os.getpid() + 1, os.getpid())):
+        say(strikes=(Strike(number, pid, "kubelet.start"),))
+        made.reached("kubelet.start")
 
-    made.reached("kubelet.start")  # we live
+    assert struck == [(os.getpid(), signal.SIGKILL)]
 
 
 @pytest.mark.parametrize(

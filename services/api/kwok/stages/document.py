@@ -4,9 +4,9 @@ Both forms are read: `next` with `statusTemplate` or `patches`, expressions as p
 and `steps` with expressions below `jq` (KWOK since). Source: KWOK `kwok.x-k8s.io/v1alpha1` Stage.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -226,7 +226,6 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     kind = spec.resource_ref.kind
     if not kind:
         raise _PathError("spec.resourceRef.kind", "want a kind")
-    is_hosted = KINDS.get(kind) == api_version
     served = sorted({each.api_version for each in resources().values() if each.kind == kind})
     if served and api_version not in served and "." not in api_version:
         # A group with a dot may be one's own.
@@ -236,13 +235,7 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
-    if place := _impersonated(spec):
-        what = f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
-        raise _PathError(place, what)
-    if is_hosted:
-        for path, patch in _patches(spec):
-            if patch.subresource not in ("", STATUS):
-                raise _PathError(path, f"{patch.subresource!r} is not supported; status and the object itself are")
+    _check_patches(spec, is_hosted=KINDS.get(kind) == api_version)
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
@@ -253,23 +246,38 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     )
 
 
-def _patches(spec: _Spec) -> list[tuple[str, Patch]]:
-    """Return the patches of a stage, but for that of a status template, with the paths of their subresources."""
-    if spec.next is not None:
-        if spec.next.status_template.text and spec.next.status_subresource:
-            template = Patch(template=spec.next.status_template, subresource=spec.next.status_subresource)
-            return [("spec.next.statusSubresource", template)]
-        return [(f"spec.next.patches[{n}].subresource", each) for n, each in enumerate(spec.next.patches or ())]
-    steps = enumerate(spec.steps or ())
-    return [(f"spec.steps[{n}].patch.subresource", step.patch) for n, step in steps if step.patch is not None]
+def _check_patches(spec: _Spec, *, is_hosted: bool) -> None:
+    """Raise _PathError for a patch in another's name, or of a subresource of what kubelets move that they do not."""
+    for patched in _patches(spec):
+        if patched.user is not None:
+            kind = spec.resource_ref.kind
+            why = (
+                f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
+            )
+            raise _PathError(patched.user_path, why)
+        if is_hosted and patched.subresource not in ("", STATUS):
+            why = f"{patched.subresource!r} is not supported; status and the object itself are"
+            raise _PathError(patched.subresource_path, why)
 
 
-def _impersonated(spec: _Spec) -> str:
-    """Return the path of the first patch in another's name, "" for none."""
-    if spec.next is not None and spec.next.status_patch_as is not None:
-        return "spec.next.statusPatchAs"
-    found = (path for path, patch in _patches(spec) if patch.impersonation is not None)
-    return next(found, "").replace(".subresource", ".impersonation")
+class _Patched(NamedTuple):
+    """What a patch is for and in whose name it is made, each with the path of its field."""
+
+    subresource_path: str
+    subresource: str
+    user_path: str
+    user: Impersonation | None
+
+
+def _patches(spec: _Spec) -> Iterator[_Patched]:
+    patches = [(f"spec.steps[{n}].patch", step.patch) for n, step in enumerate(spec.steps or ())]
+    if (following := spec.next) is not None:
+        subresource = following.status_subresource or "" if following.status_template.text else ""
+        yield _Patched("spec.next.statusSubresource", subresource, "spec.next.statusPatchAs", following.status_patch_as)
+        patches = [(f"spec.next.patches[{n}]", each) for n, each in enumerate(following.patches or ())]
+    for path, patch in patches:
+        if patch is not None:
+            yield _Patched(f"{path}.subresource", patch.subresource, f"{path}.impersonation", patch.impersonation)
 
 
 def _selector(selector: _Selector) -> Selector:
