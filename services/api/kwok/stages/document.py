@@ -236,10 +236,11 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
-    if place := _impersonated(spec):
-        what = f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
-        raise _PathError(place, what)
     if is_hosted:
+        if place := _impersonated(spec):
+            raise _PathError(
+                place, f"of a {kind} it is not supported, nor in KWOK: the kubelet patches in its node's name"
+            )
         for path, patch in _patches(spec):
             if patch.subresource not in ("", STATUS):
                 raise _PathError(path, f"{patch.subresource!r} is not supported; status and the object itself are")
@@ -265,7 +266,7 @@ def _patches(spec: _Spec) -> list[tuple[str, Patch]]:
 
 
 def _impersonated(spec: _Spec) -> str:
-    """Return the path of the first patch in another's name, "" for none."""
+    """Return the path of the first patch as another user, "" for none."""
     if spec.next is not None and spec.next.status_patch_as is not None:
         return "spec.next.statusPatchAs"
     found = (path for path, patch in _patches(spec) if patch.impersonation is not None)
