@@ -32,6 +32,9 @@ from services.ui.streams import SpanFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 SHUTDOWN_S: Final = 2.0
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+COMPLETED_SOON: Final = 10_000
+"""A recording of so many versions is completed in about a second."""
 PAGES_MAX: Final = 9
 """So many servers may record one mesh, each into a file of its own, where none was named."""
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -60,8 +63,16 @@ def url_of(host: str, port: int, token: str) -> str:
     return f"http://{name}:{port}/ui/#t={token}"
 
 
-async def serve(options: Options, settings: Settings, place: Place | None, on_ready: Callable[[str], None]) -> int:
-    """Serve until a signal; return its number. `on_ready` is called with the address. Raises: MeshError."""
+async def serve(
+    options: Options,
+    settings: Settings,
+    place: Place | None,
+    on_ready: Callable[[str], None],
+    on_completing: Callable[[Path, int], None],
+) -> int:
+    """Serve until a signal; return its number. `on_ready` is called with the address, `on_completing` with the
+    recording and its number of versions before one is completed that takes long; another signal leaves it as it is, to
+    be read like that of a process that was killed. Raises: MeshError."""
     token = options.token or secrets.token_hex(32)
     sessions = Sessions(token, secrets.token_hex(32), secrets.token_hex(32), options.hosts)
     stop, received = asyncio.Event(), [signal.SIGTERM]
@@ -70,7 +81,7 @@ async def serve(options: Options, settings: Settings, place: Place | None, on_re
         received[:] = [number]
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     recorded = open_runs(options.runs)
     async with contextlib.AsyncExitStack() as stack:
@@ -92,6 +103,11 @@ async def serve(options: Options, settings: Settings, place: Place | None, on_re
         stopping.cancel()
         if following.done():
             following.result()
+        for number in SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        recorder = parts.runs.recorder
+        if recorder is not None and recorder.writer.version_count > COMPLETED_SOON:
+            on_completing(recorder.writer.path, recorder.writer.version_count)
         return received[0]
 
 

@@ -23,6 +23,7 @@ from services.recordings.format import Meta
 from services.recordings.writer import Writer
 from services.ui.page import DECISIONS, write_page
 from services.ui.vendor import GOAL, LIMIT, bundle_bytes
+from tests.browser import server_bench
 from tests.browser.big_cluster import BigCluster
 from tests.browser.driver import Browser, chromium
 from tests.browser.feed import Feed
@@ -230,6 +231,33 @@ def seeks(browser, folder, versions, count):
     page.close()
 
 
+def served(seconds):
+    """The server of the page as a process, over a mesh of full size; and what a page costs a mesh that starts pods."""
+    made = asyncio.run(server_bench.measure(NODES, PODS, EVENTS, seconds))
+    yield Row(
+        f"server, {NODES:,} nodes, {PODS:,} pods: CPU at {made.events_s:,.0f} changes/s, which are three times as many event lines",
+        "≤ 15 % of a core",
+        f"{made.cores:.0%} ({1e6 * made.cores / made.events_s:.0f} µs a change)",
+    )
+    yield Row(
+        "server: resident memory alone · with a page · at the end",
+        "≤ 180 MB",
+        " · ".join(f"{mib * 1.048576:.0f} MB" for mib in (made.alone_mib, made.page_mib, made.end_mib)),
+    )
+    found = asyncio.run(server_bench.cost(server_bench.COST_PODS, server_bench.COST_ROUNDS))
+    (without, with_page), (cpu, cpu_with) = found.pods_s, found.cpu_ms
+    yield Row(
+        f"pods started a second, {server_bench.COST_NODES} nodes: without a page · with one · difference",
+        "≥ -3 %",
+        f"{without:.0f} · {with_page:.0f} · {with_page / without - 1:+.1%}",
+    )
+    yield Row(
+        "CPU of the mesh's processes a pod: without a page · with one · difference",
+        "–",
+        f"{cpu:.2f} ms · {cpu_with:.2f} ms · {cpu_with / cpu - 1:+.1%}",
+    )
+
+
 def report(rows, words):
     """The page of figures."""
     table = "\n".join(f"| {row.what} | {row.budget} | {row.measured} |" for row in rows)
@@ -276,6 +304,7 @@ def main():
                 paint(browser),
                 large(browser, words.seconds),
                 seeks(browser, Path(folder), words.versions, words.seeks),
+                served(min(words.seconds, 60)),
             ):
                 for row in step:
                     rows.append(row)

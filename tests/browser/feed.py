@@ -11,6 +11,8 @@ from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
+from services.ui.lines import KEPT
+from services.ui.live import LINES_A_FRAME
 from tests.browser import frames
 from tests.browser.big_cluster import START, BigCluster
 
@@ -78,25 +80,16 @@ class Feed:
     async def history(self, request):
         return web.json_response({"t": [], "rv": []})
 
-    def lines(self):
+    def lines(self, many=3):
         made = []
-        for i in range(3):
+        for i in range(many):
             self.seq += 1
             node = f"n-{(self.seq * 37) % len(self.cluster.nodes['name']):04d}"
             made.append({"seq": self.seq, "mono_ns": int((self.cluster.time + i * 0.01) * 1e9), "comp": "scheduler-0", "inc": "1", "ev": "sched.attempt", "rv": self.cluster.rv, "node": node,
                          "obj": {"kind": "Pod", "ns": "shop", "name": f"web-{self.seq}", "uid": ""}, "data": {"outcome": "scheduled"}})  # fmt: skip
-        if self.seq % 300 == 0:
-            made.append(
-                {
-                    "seq": self.seq,
-                    "mono_ns": int(self.cluster.time * 1e9),
-                    "comp": "supervisor",
-                    "inc": "1",
-                    "ev": "fault.inject",
-                    "rv": self.cluster.rv,
-                    "data": {"what": "kill", "target": "scheduler-0", "for_s": 0},
-                }
-            )
+            if self.seq % 300 == 0:
+                made.append({"seq": self.seq, "mono_ns": int(self.cluster.time * 1e9), "comp": "supervisor", "inc": "1", "ev": "fault.inject", "rv": self.cluster.rv,
+                             "data": {"what": "kill", "target": "scheduler-0", "for_s": 0}})  # fmt: skip
         return frames.frame(frames.LINES, {"lines": made}, rv=self.cluster.rv, time=self.cluster.time)
 
     async def socket(self, request):
@@ -107,6 +100,9 @@ class Feed:
                 continue
             for each in self.cluster.first():
                 await socket.send_bytes(each)
+            # A server sends the newest lines to a page that opens: its lists are full from the beginning.
+            for _ in range(KEPT // LINES_A_FRAME) if self.events else ():
+                await socket.send_bytes(self.lines(LINES_A_FRAME))
             self.sockets.add(socket)
         self.sockets.discard(socket)
         return socket

@@ -1,7 +1,9 @@
 """What the page's server itself takes: `keplab ui` as a process of its own, over a real API server that holds a large
-cluster and takes a stream of changes, with one page connected. CPU and memory are the kernel's figures of that process.
+cluster and takes a stream of changes, with one page connected; and what one open page costs a mesh that starts pods.
+CPU and memory are the kernel's figures of processes.
 
 python -m tests.browser.server_bench --nodes 5000 --pods 100000 --events 1000 --seconds 30
+python -m tests.browser.server_bench --cost
 """
 
 import argparse
@@ -11,6 +13,7 @@ import itertools
 import json
 import os
 import random
+import statistics
 import sys
 import time
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from benchmarks.mesh import Stopwatch, wait_for_nodes
 from benchmarks.running_mesh import cpu_s, many, rss_mib, running_mesh
 from services.api.meta import Key
 from services.api.wire import Request
@@ -31,6 +35,7 @@ WRITERS = 64
 SETTLED_S = 3.0
 READY_MAX_S = 120.0
 STEPS = 10
+COST_NODES, COST_PODS, COST_ROUNDS = 100, 500, 10
 
 
 @dataclass
@@ -44,6 +49,15 @@ class Figures:
     end_mib: float
     cores: float
     events_s: float
+
+
+@dataclass
+class Cost:
+    """Of a mesh that starts pods without a page and with one: pods a second, and CPU milliseconds of the mesh's
+    processes a pod; medians of rounds that take turns."""
+
+    pods_s: tuple[float, float]
+    cpu_ms: tuple[float, float]
 
 
 def node(number):
@@ -234,6 +248,56 @@ async def measure(nodes, pods, events, seconds, note=lambda text: None):
             return Figures(alone, page, most, end, cores, rate)
 
 
+@contextlib.asynccontextmanager
+async def open_page(data):
+    """Have one page open, whose server has done what it begins with."""
+    async with page_server(data) as (process, base, token):
+        # In a process of its own, as a browser is: this one makes the load.
+        reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.browser.server_bench", "--read", base, token), cwd=ROOT
+        )
+        try:
+            await idle(process.pid)
+            yield
+        finally:
+            reader.kill()
+            await reader.wait()
+
+
+async def none_left(api):
+    """Delete all pods, and return when they are gone."""
+    every = {"resource": "pods", "namespace": "default"}
+    (await api.call(Request(verb="deletecollection", **every, body=b'{"gracePeriodSeconds":0}'))).unwrap()
+    async with asyncio.timeout(READY_MAX_S):
+        while True:
+            answer = await api.call(Request(verb="list", **every))
+            if not msgspec.json.decode(answer.unwrap().body)["items"]:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def cost(pods, rounds, note=lambda text: None):
+    """Return what one open page costs: so many pods are started in each round, and without a page in as many."""
+    found = {False: [], True: []}
+    async with running_mesh(engine="memory", nodes=COST_NODES, hosts=2) as mesh:
+        await wait_for_nodes(mesh.api, COST_NODES)
+        # A first one is not counted: caches are filled.
+        order = [False, *itertools.islice(itertools.cycle((False, True, True, False)), 2 * rounds)]
+        for number, is_open in enumerate(order):
+            async with open_page(mesh.supervisor._data) if is_open else contextlib.nullcontext():
+                watch = Stopwatch(mesh.api, pods, first=number * pods)
+                meter, began = mesh.meter(), time.perf_counter()
+                async with watch.watching():
+                    await watch.create_all()
+                rate, spent = pods / (time.perf_counter() - began), sum(meter.spent_s().values())
+            await none_left(mesh.api)
+            note(f"{'with' if is_open else 'without'} a page {rate:.0f} pods/s, {1000 * spent / pods:.2f} ms a pod")
+            if number:
+                found[is_open].append((rate, 1000 * spent / pods))
+    without, with_page = ([statistics.median(each) for each in zip(*found[key], strict=True)] for key in (False, True))
+    return Cost((without[0], with_page[0]), (without[1], with_page[1]))
+
+
 async def idle(pid):
     """Wait until the process has done what it began with: until it takes less than a tenth of a core for a second."""
     async with asyncio.timeout(READY_MAX_S):
@@ -250,12 +314,21 @@ def main():
     parser.add_argument("--pods", type=int, default=100_000)
     parser.add_argument("--events", type=int, default=1_000, help="changes of pods a second")
     parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--cost", action="store_true", help="what one open page costs a mesh that starts pods")
+    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
     words = parser.parse_args()
+    if words.read:
+        asyncio.run(Reader(*words.read).run())
+        return
 
     def note(text):
         sys.stderr.write(f"{text}\n")
 
-    made = asyncio.run(measure(words.nodes, words.pods, words.events, words.seconds, note))
+    made = asyncio.run(
+        cost(COST_PODS, COST_ROUNDS, note)
+        if words.cost
+        else measure(words.nodes, words.pods, words.events, words.seconds, note)
+    )
     sys.stdout.write(f"{made}\n")
 
 

@@ -6,13 +6,17 @@ import signal
 import webbrowser
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, fail
 from services.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
 from services.cli.scenario_files import FOLDER, shipped
+from services.experiments.words import counted
+
+PRIORITY: Final = 10
+"""How much the page of a mesh gives way to the mesh's processes where CPUs are few: as niceness."""
 
 EPILOG = """\
 \b
@@ -150,8 +154,14 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
         if given["is_opened"]:
             webbrowser.open(url)
 
+    def on_completing(path: Path, versions: int) -> None:
+        what = f"completing {path} with {counted(versions, 'version')}"
+        click.secho(f"keplab: {what}; Ctrl-C again leaves it as it is", err=True, fg="yellow")
+
+    if place is not None:
+        os.nice(PRIORITY)
     try:
-        number = asyncio.run(serve(options, settings, place, on_ready))
+        number = asyncio.run(serve(options, settings, place, on_ready, on_completing))
     except (Unreadable, NotRecordable) as error:
         fail(str(error))
     return EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
