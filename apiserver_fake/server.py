@@ -34,6 +34,7 @@ from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization import reviews
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import attributes_of, forbidden_action
+from apiserver_fake.authorization.impersonation import acting_as
 from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
@@ -68,7 +69,17 @@ from services.api.errors import (
     NotFound,
     Unauthorized,
 )
-from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, PAGE, Credential, Identity
+from services.api.identity import (
+    ADMIN,
+    LASTING,
+    MASTERS_GROUP,
+    MONITOR,
+    PAGE,
+    STAGE_PLAYER,
+    Credential,
+    Identity,
+    external,
+)
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
@@ -395,6 +406,20 @@ class ApiServer:
         if not decision.allowed:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
+
+    def acting(self, caller: Identity, request: Request) -> tuple[Identity, Request]:
+        """Return as whom a component's call is made, and the call without its `as_user`.
+
+        RBAC objects say whom it may be; without RBAC, the mesh's roles of that user bound what comes of it, and only
+        what moves objects by Stages may be another. Raises: Forbidden.
+        """
+
+        def authorize(caller: Identity, asked: Attributes) -> None:
+            if self.access.is_rbac or caller.user != STAGE_PLAYER.user:
+                self.authorize_action(external(caller), asked)
+
+        user = acting_as(caller, request.as_user, authorize)
+        return user, msgspec.structs.replace(request, as_user="")
 
     def kubelet_token(self) -> str:
         """Return what this server shows to kubelets that it reaches without TLS. Raises: ApiError before recovery."""
@@ -975,7 +1000,13 @@ class LocalApi:
 
     async def call(self, request: Request) -> Response:
         """Answer one request; refusals are Responses too."""
-        begun = self._server.start(self.identity, request, self._kind)
+        identity = self.identity
+        if request.as_user:
+            try:
+                identity, request = self._server.acting(identity, request)
+            except ApiError as error:
+                return refusal(error)
+        begun = self._server.start(identity, request, self._kind)
         if isinstance(begun, Response):
             return begun
         # Shielded: a caller that gives up must not take its write back half way (P1).

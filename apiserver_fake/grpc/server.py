@@ -223,6 +223,8 @@ class _CallStream:
             identity, request = self._caller.of(server, message.token), _as(Request, message)
             if server.audit is not None:
                 trail = server.begin_trail(identity, request, self._caller.ips, self._caller.user_agent)
+            if request.as_user:
+                identity, request = _acting(server, identity, request, trail)
             if (fairness := server.fairness) is not None:
                 turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
             if turn is not None and (turn.state is WAITING or turn.work.is_long):
@@ -286,6 +288,20 @@ def _answered(trail: Trail | None, response: Response) -> None:
         trail.annotated(response.audit)
         trail.answered(response.body)
         trail.completed(response.code, response.body)
+
+
+def _acting(server: ApiServer, identity: Identity, request: Request, trail: Trail | None) -> tuple[Identity, Request]:
+    """Return as whom the call is made, and the call itself; the audit log says both users. Raises: Forbidden."""
+    try:
+        acting, request = server.acting(identity, request)
+    except ApiError:
+        if trail is not None:
+            trail.decided(allowed=False, reason="")
+        raise
+    if trail is not None:
+        trail.impersonates(acting)
+        trail.decided(*server.decision(acting, request))
+    return acting, request
 
 
 async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
@@ -641,6 +657,8 @@ class GrpcServer(ApiServerServicer):
         try:
             identity, call = caller.of(self._server, request.token), _as(Request, request)
             trail = self._server.begin_trail(identity, call, caller.ips, caller.user_agent)
+            if call.as_user:
+                identity, call = _acting(self._server, identity, call, trail)
             response = await self._call(identity, call)
             _answered(trail, response)
         except Exception as error:

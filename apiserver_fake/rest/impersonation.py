@@ -1,4 +1,4 @@
-"""Acting as another user: what the `Impersonate-*` headers ask for, and who it makes of the caller. Pure.
+"""What the `Impersonate-*` headers ask for. Pure.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation/impersonation.go`.
 """
@@ -8,12 +8,13 @@ from urllib.parse import unquote
 
 from multidict import MultiMapping
 
+from apiserver_fake.authorization.impersonation import GROUP as AUTHENTICATION
+from apiserver_fake.authorization.impersonation import acting_as
 from apiserver_fake.rbac.policy import Attributes
 from services.api.errors import BadRequest
-from services.api.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, Identity, account_groups, account_of
+from services.api.identity import Identity
 
 USER, GROUP, UID, EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
-AUTHENTICATION = "authentication.k8s.io"
 
 
 def impersonated(
@@ -31,33 +32,7 @@ def impersonated(
         if groups or uid or extra:
             raise _without_user(groups, uid, extra)
         return caller
-    for asked in _questions(user, groups, uid, extra):
-        authorize(caller, asked)
-    account = account_of(user)
-    if not groups and account is not None:
-        groups = list(account_groups(account[0]))
-    needed = UNAUTHENTICATED if user == ANONYMOUS.user else AUTHENTICATED
-    if not {needed, UNAUTHENTICATED}.intersection(groups):
-        groups.append(needed)
-    named = tuple((key, tuple(values)) for key, values in sorted(extra.items()))
-    return Identity(user, tuple(groups), uid=uid, extra=named, credential=caller.credential)
-
-
-def _questions(user: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:
-    """Return what the caller must be allowed to do, each thing by itself."""
-    account = account_of(user)
-    verb = "impersonate"
-    if account is not None:
-        found = [Attributes(verb, "", "serviceaccounts", name=account[1], namespace=account[0])]
-    else:
-        found = [Attributes(verb, "", "users", name=user)]
-    found += [Attributes(verb, "", "groups", name=group) for group in groups]
-    found += [
-        Attributes(verb, AUTHENTICATION, "userextras", key, value) for key, values in extra.items() for value in values
-    ]
-    if uid:
-        found.append(Attributes(verb, AUTHENTICATION, "uids", name=uid))
-    return found
+    return acting_as(caller, user, authorize, groups=groups, uid=uid, extra=extra)
 
 
 def _without_user(groups: list[str], uid: str, extra: dict[str, list[str]]) -> BadRequest:

@@ -57,6 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
     `at`: for get and list, the version at which the objects are wanted, in the window of changes; not beside a
     `resource_version`.
+    `as_user`: the user that the caller acts as (impersonation), for calls of components; "" for itself.
     `is_split`: a list's items come by themselves; for callers in the server's own process.
     """
 
@@ -84,6 +85,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_epoch: str = ""
     deadline_s: float = 0.0
     at: str = ""
+    as_user: str = ""
     is_split: bool = False
 
 

@@ -232,4 +232,5 @@ def _request(request: Request, number: int, token: str, deadline_s: float) -> pb
         deadline_s=deadline_s,
         token=token,
         at=request.at,
+        as_user=request.as_user,
     )

@@ -64,6 +64,7 @@ def requests_of(
             body=encode(operation.body),
             traceparent=traceparent,
             field_manager=manager,
+            as_user=operation.as_user,
             deadline_s=DEADLINE_S,
         )
     ]

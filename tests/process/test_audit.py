@@ -122,6 +122,8 @@ def test_x_aud_calls_and_watches_of_components_are_recorded_with_the_paths_that_
             assert (await scheduler.call(made)).code == 403
             bind = Request(verb="create", resource="pods", subresource="binding", namespace="default", name="p")
             assert (await scheduler.call(bind)).code == 404
+            acting = Request(verb="patch", resource="configmaps", namespace="default", name="c", as_user="eve")
+            assert [(await each.call(acting)).code for each in (transport.api(), scheduler)] == [403, 403]
             watch = transport.api().watch(WatchRequest(resource="configmaps", namespace="default"))
             await anext(aiter(watch))
             await watch.aclose()
@@ -139,6 +141,11 @@ def test_x_aud_calls_and_watches_of_components_are_recorded_with_the_paths_that_
     assert refused["annotations"]["authorization.k8s.io/decision"] == "forbid"
     assert bound["requestURI"] == "/api/v1/namespaces/default/pods/p/binding"
     assert bound["annotations"]["authorization.k8s.io/reason"] == 'mesh: rule "bind"'
+    eve, not_eve = events(tmp_path, verb="patch")
+    assert (eve["user"]["username"], eve["impersonatedUser"]["username"]) == (ADMIN.user, "eve")
+    assert (not_eve["user"]["username"], "impersonatedUser" in not_eve) == ("system:kube-scheduler", False)
+    for each in (eve, not_eve):
+        assert each["annotations"]["authorization.k8s.io/decision"] == "forbid"
     stages = [e["stage"] for e in events(tmp_path, verb="watch")]
     assert stages == ["ResponseStarted", "ResponseComplete"]
 

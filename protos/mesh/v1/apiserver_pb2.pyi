@@ -60,6 +60,7 @@ class Request(_message.Message):
     DEADLINE_S_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    AS_USER_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client, unique among its unanswered requests on this stream; 0 in a unary call."""
     verb: _builtins.str
@@ -88,6 +89,8 @@ class Request(_message.Message):
     """Speaks for this bearer token's identity instead of the stream's."""
     at: _builtins.str
     """For get and list: the version at which the objects are wanted."""
+    as_user: _builtins.str
+    """Acts as this user, which the caller must be allowed to impersonate."""
     def __init__(
         self,
         *,
@@ -115,10 +118,11 @@ class Request(_message.Message):
         deadline_s: _builtins.float = ...,
         token: _builtins.str = ...,
         at: _builtins.str = ...,
+        as_user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "body", b"body", "continue_token", b"continue_token", "deadline_s", b"deadline_s", "dry_run", b"dry_run", "field_manager", b"field_manager", "field_selector", b"field_selector", "field_validation", b"field_validation", "id", b"id", "label_selector", b"label_selector", "lease_epoch", b"lease_epoch", "limit", b"limit", "name", b"name", "namespace", b"namespace", "patch_type", b"patch_type", "request_id", b"request_id", "resource", b"resource", "resource_version", b"resource_version", "resource_version_match", b"resource_version_match", "subresource", b"subresource", "token", b"token", "traceparent", b"traceparent", "uid", b"uid", "verb", b"verb"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_user", b"as_user", "at", b"at", "body", b"body", "continue_token", b"continue_token", "deadline_s", b"deadline_s", "dry_run", b"dry_run", "field_manager", b"field_manager", "field_selector", b"field_selector", "field_validation", b"field_validation", "id", b"id", "label_selector", b"label_selector", "lease_epoch", b"lease_epoch", "limit", b"limit", "name", b"name", "namespace", b"namespace", "patch_type", b"patch_type", "request_id", b"request_id", "resource", b"resource", "resource_version", b"resource_version", "resource_version_match", b"resource_version_match", "subresource", b"subresource", "token", b"token", "traceparent", b"traceparent", "uid", b"uid", "verb", b"verb"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

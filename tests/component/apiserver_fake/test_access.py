@@ -16,10 +16,10 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.wiring import build
 from services.api.errors import Unauthorized
-from services.api.identity import Credential, Identity, external
+from services.api.identity import SCHEDULER, STAGE_PLAYER, Credential, Identity, external
 from services.api.seams import Seams
 from services.api.switches import Switches
-from services.api.wire import WatchRequest
+from services.api.wire import Request, WatchRequest
 from services.runtime.certificates import authority, signing_key
 from services.runtime.real import MemoryDisk, NoTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
@@ -344,6 +344,46 @@ def test_who_may_impersonate_acts_as_another_and_is_refused_as_that_one(cluster)
         'users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope',
     )
     assert without[0] == 400
+
+
+def test_what_moves_objects_by_stages_acts_as_those_whom_a_role_names_and_may_then_what_they_may(cluster):
+    async def scenario(c):
+        player = c.server.api_for(STAGE_PLAYER)
+        cluster_wide = {"kind": "ClusterRole", "namespace": ""}
+
+        async def labels(who, value, as_user="ann"):
+            body = json.dumps({"metadata": {"labels": {"v": value}}}).encode()
+            place = {"resource": "configmaps", "namespace": "default", "name": "c"}
+            request = Request(verb="patch", **place, patch_type="merge", body=body, as_user=as_user)
+            answer = await who.call(request)
+            return answer.code if answer.is_ok else (answer.code, answer.error().message)
+
+        await c.done("admin", "POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+        unasked = await labels(player, "1")
+        await c.role("act", {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"],
+                             "resourceNames": ["ann"]}, namespace="")  # fmt: skip
+        await c.binding("act", "act", STAGE_PLAYER.user, **cluster_wide)
+        powerless = await labels(player, "2")
+        await c.role("maps", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]})
+        await c.binding("maps", "maps", "ann")
+        return (
+            unasked,
+            powerless,
+            await labels(player, "3"),
+            await labels(player, "4", as_user="bob"),
+            await labels(c.server.api_for(SCHEDULER), "5"),
+            await labels(player, "6", as_user=""),
+        )
+
+    unasked, powerless, allowed, other, scheduler, itself = cluster(scenario)
+
+    cannot = 'cannot impersonate resource "users" in API group "" at the cluster scope'
+    assert unasked == (403, f'users "ann" is forbidden: User "{STAGE_PLAYER.user}" {cannot}')
+    assert powerless[0] == 403
+    assert powerless[1].startswith('configmaps "c" is forbidden: User "ann" cannot patch resource "configmaps"')
+    assert (allowed, itself) == (200, 200)
+    assert other == (403, f'users "bob" is forbidden: User "{STAGE_PLAYER.user}" {cannot}')
+    assert scheduler[0] == 403
 
 
 def test_reviews_say_who_may_what_and_by_which_binding(cluster):

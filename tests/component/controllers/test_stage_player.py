@@ -60,3 +60,49 @@ kill controllers at=controller.stage count=1
 expect within 30s each deployments name=web metadata.labels.seen == one
 expect for 20s each deployments name=web metadata.labels.seen == one
 """)
+
+
+def as_user(name, label, impersonation):
+    """Return a Stage that gives ConfigMaps a label they lack, as that user."""
+    return f"""\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {{name: {name}}}
+spec:
+  resourceRef: {{apiGroup: v1, kind: ConfigMap}}
+  selector:
+    matchLabels: {{moved: "yes"}}
+    matchExpressions: [{{key: .metadata.labels.{label}, operator: DoesNotExist}}]
+  next:
+    patches: [{{root: metadata, template: 'labels: {{{label}: "yes"}}'{impersonation}}}]
+"""
+
+
+def a_map(name, namespace):
+    metadata = f"{{name: {name}, namespace: {namespace}, labels: {{moved: 'yes'}}}}"
+    return f"{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}"
+
+
+def test_a_patch_is_made_as_the_impersonated_user_and_a_refusal_is_an_event_after_which_the_object_goes_on():
+    assert ([], "", []) == outcome(f"""\
+# user:shop owns the namespace shop, and no other
+enable-crds Stage
+nodes n1 cpu=4
+apply <<EOF
+{{apiVersion: v1, kind: Namespace, metadata: {{name: shop}}}}
+---
+{a_map("own", "shop")}
+---
+{a_map("foreign", "default")}
+EOF
+apply <<EOF
+{as_user("owned", "owned", ", impersonation: {username: 'user:shop'}")}EOF
+expect within 5s each configmaps name=own metadata.labels.owned == yes
+expect within 5s count events reason=StageFailed involvedObject.name=foreign == 1
+expect count events reason=StageFailed involvedObject.name=own == 0
+expect count configmaps metadata.labels.owned=yes == 1
+delete stage/owned
+apply <<EOF
+{as_user("mine", "mine", "")}EOF
+expect within 5s count configmaps metadata.labels.mine=yes == 2
+""")

@@ -235,7 +235,8 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
     steps = spec.next.steps() if spec.next is not None else spec.steps or ()
-    _check_patches(spec, is_hosted=KINDS.get(kind) == api_version)
+    if KINDS.get(kind) == api_version:
+        _check_patches(spec)
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
@@ -246,16 +247,14 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     )
 
 
-def _check_patches(spec: _Spec, *, is_hosted: bool) -> None:
-    """Raise _PathError for a patch in another's name, or of a subresource of what kubelets move that they do not."""
+def _check_patches(spec: _Spec) -> None:
+    """Raise _PathError for what kubelets do not: patch as another user, or another subresource than status."""
     for patched in _patches(spec):
         if patched.user is not None:
             kind = spec.resource_ref.kind
-            why = (
-                f"a {kind} is patched in no other name" if is_hosted else "patches in another's name are not supported"
-            )
+            why = f"of a {kind} it is not supported, nor in KWOK: the kubelet patches in its node's name"
             raise _PathError(patched.user_path, why)
-        if is_hosted and patched.subresource not in ("", STATUS):
+        if patched.subresource not in ("", STATUS):
             why = f"{patched.subresource!r} is not supported; status and the object itself are"
             raise _PathError(patched.subresource_path, why)
 

@@ -183,7 +183,8 @@ def _patched(patch: Patch, given: Document, context: Context, otherwise: str) ->
             raise TemplateError(f"a {kind} patch is an object")
         if patch.root:
             body = {patch.root: body or {}}
-    return StagePatch(kind, patch.subresource, body)
+    as_user = patch.impersonation.username if patch.impersonation is not None else ""
+    return StagePatch(kind, patch.subresource, body, as_user)
 
 
 class Turn(NamedTuple):

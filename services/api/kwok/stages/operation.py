@@ -16,11 +16,12 @@ class StageEvent(msgspec.Struct, frozen=True):
 
 
 class StagePatch(msgspec.Struct, frozen=True):
-    """Patch the object; `type`: json, merge or strategic."""
+    """Patch the object; `type`: json, merge or strategic. `as_user`: impersonated for it, "" for none."""
 
     type: str
     subresource: str
     body: Any
+    as_user: str = ""
 
 
 class StageDelete(msgspec.Struct, frozen=True):

@@ -229,6 +229,24 @@ def test_finalizers_are_emptied_removed_and_added_in_that_order():
     assert changes(["a"], add=[{"value": "a"}]) == []
 
 
+def test_both_forms_of_impersonation_are_of_the_patch_alone():
+    (stage,) = read_stages(
+        [
+            (
+                "s.yaml",
+                HEAD.replace("v1, kind: Pod", "apps/v1, kind: Deployment")
+                + (
+                    "  selector: {}\n  next:\n    finalizers: {add: [{value: a}]}\n    statusTemplate: 'a: b'\n"
+                    "    statusPatchAs: {username: ann}\n    patches:\n    - {template: 'c: d', impersonation: {username: bob}}\n"
+                    "    - {template: 'e: f'}\n"
+                ),
+            )
+        ]
+    )
+
+    assert [each.as_user for each in operations(stage, POD, CONTEXT)] == ["", "ann", "bob", ""]
+
+
 def test_a_template_that_fails_says_of_which_stage():
     stage = one("  selector: {}\n  next: {statusTemplate: '{{ .none.x }}'}\n")
 
@@ -257,12 +275,12 @@ def test_a_template_that_fails_says_of_which_stage():
         ("  next: {}\n  selector: {matchExpressions: [{cel: {expression: 'self.('}}]}\n", "[0].cel.expression: ERROR: "),
         ("  next: {statusTemplate: '{{ nope }}'}\n", "spec.next.statusTemplate: line 1: function 'nope' is not supported"),
         ("  next: {statusSubresource: scale, statusTemplate: 'a: b'}\n", "spec.next.statusSubresource: 'scale'"),
-        ("  next: {statusPatchAs: {username: x}}\n", "spec.next.statusPatchAs: a Pod is patched in no other name"),
+        ("  next: {statusPatchAs: {username: x}}\n", "spec.next.statusPatchAs: of a Pod it is not supported"),
         ("  next: {statusTemplate: 'a: b', statusSubresource: status, patches: [{subresource: scale, template: 'a: b'}]}\n",
          "spec.next.patches[0].subresource: 'scale' is not supported"),
         ("  next: {statusTemplate: 'a: b', statusSubresource: status, patches: [{impersonation: {username: x}, template: 'a: b'}]}\n",
-         "spec.next.patches[0].impersonation: a Pod is patched in no other name"),
-        ("  steps: [{patch: {impersonation: {username: x}, template: 'a: b'}}]\n", "spec.steps[0].patch.impersonation: a Pod"),
+         "spec.next.patches[0].impersonation: of a Pod it is not supported"),
+        ("  steps: [{patch: {impersonation: {username: x}, template: 'a: b'}}]\n", "spec.steps[0].patch.impersonation: of a Pod"),
         ("  steps: [{patch: {template: ''}}]\n", "spec.steps[0].patch.template: want a template"),
         ("  steps: [{event: {message: hi}}]\n", "spec.steps[0].event.reason: an event wants a reason"),
     ],
