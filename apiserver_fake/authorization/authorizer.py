@@ -18,7 +18,6 @@ from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_changes, check_mask
 from apiserver_fake.authorization.node import NODE_TEXT, Listing, admit_node, is_slice_of, may_node, may_slices_of
-from apiserver_fake.errors import forbidden
 from apiserver_fake.rbac.policy import Attributes, Policy, forbidden_text
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
@@ -238,11 +237,6 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
     elif old is None:
         if rule.where == "lease" and not _is_own_lease(identity, new["metadata"].get("name") or ""):
             raise _forbidden(identity, request)
-        is_bound = request.resource == "pods" and (new.get("spec") or {}).get("nodeName")
-        if is_bound and not rule.may_choose_node:
-            # S22: a pod born bound bypasses the scheduler.
-            why = f'spec.nodeName: User "{identity.user}" may not choose the node of a pod'
-            raise forbidden("pods", new["metadata"].get("name") or "", why)
     elif rule.where == "host":
         fields = _staged(identity, request)
         assert fields is not None, "the rule asked for it"

@@ -34,9 +34,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     namespaces of that user, `lease` for the caller's own lease only, `node` for slices of the node that the caller's
     token is bound to, `host` for nodes of that kubelet host and pods bound to them, and there what its stages change,
     `driver` for devices of the driver that the caller's service account is named after.
-    `to_unknown`: conditions may be changed to Unknown only. `may_choose_node`: a pod may be created with its node (S22:
-    it bypasses the scheduler). `resource_names`: only objects of these names; asked where the permission is for a
-    driver's claims (dra-core 9).
+    `to_unknown`: conditions may be changed to Unknown only. `resource_names`: only objects of these names; asked where
+    the permission is for a driver's claims (dra-core 9).
     """
 
     name: str
@@ -47,7 +46,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     unless: tuple[str, bool] = ("", False)
     where: str = ""
     to_unknown: bool = False
-    may_choose_node: bool = False
     resource_names: tuple[str, ...] = ()
 
 

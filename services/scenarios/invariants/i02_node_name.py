@@ -1,6 +1,6 @@
 """I2: a pod's node is changed by bindings, unbinds and lawful creations alone."""
 
-from services.api.identity import ADMIN
+from services.api.identity import NODE_PREFIX
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.policy import may_change_node_name, unbind_callers
 from services.scenarios.invariants.view import Commit
@@ -23,8 +23,8 @@ class NodeNameChanges(Check):
             return
         node, by = commit.content.node, commit.subresource
         if commit.before is None or commit.before.uid != commit.content.uid:
-            if node and line.identity not in (ADMIN.user, "system:controller:daemonset", f"system:node:{node}"):
-                report(line, f"was created on {node} by {line.identity}, who may not choose a node")
+            if node and line.identity.startswith(NODE_PREFIX) and line.identity != f"{NODE_PREFIX}{node}":
+                report(line, f"was created on {node} by {line.identity}, which may create pods on its own node alone")
             return
         before = commit.before.node
         if before == node:

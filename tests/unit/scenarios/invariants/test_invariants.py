@@ -184,9 +184,10 @@ def test_i27_a_gap_in_the_numbering():
     assert _judge(Log().add("x").add("y", seq=3)) == {"I27"}
 
 
-def test_i2_a_pod_created_on_a_node_by_an_identity_that_may_not_choose_one():
-    assert "I2" in _judge(Log().commit(kind="ADDED", verb="create", node="n1", identity="user:ann"))
-    assert "I2" not in _judge(Log().commit(kind="ADDED", verb="create", node="n1"))
+def test_i2_a_pod_created_on_a_node_by_another_node():
+    assert "I2" in _judge(Log().commit(kind="ADDED", verb="create", node="n1", identity="system:node:n2"))
+    for identity in ("system:node:n1", "system:controller:replicaset", "user:ann"):
+        assert "I2" not in _judge(Log().commit(kind="ADDED", verb="create", node="n1", identity=identity))
 
 
 def test_i3_a_bind_taken_for_failed_that_is_stored():

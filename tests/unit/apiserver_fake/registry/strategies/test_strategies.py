@@ -283,11 +283,12 @@ def test_guarantees_s21_s22_a_pod_write_changes_no_status_and_fills_in_what_it_l
     assert (new["spec"], new["status"]) == (stored["spec"], stored["status"])
 
 
-def test_guarantees_s22_a_node_at_creation_is_for_administrators_and_mirror_pods(world):
-    assert said(world, "pods", pod(nodeName="n1")) == []
-    for identity in (Identity("user:default"), controller_identity("replicaset")):
-        with pytest.raises(ApiError, match="may not choose the node of a pod"):
-            world.try_create("pods", pod(nodeName="n1"), identity)
+def test_guarantees_s22_a_node_at_creation_is_for_whoever_may_create_the_pod(world):
+    for identity in (ADMIN, Identity("user:default"), controller_identity("replicaset")):
+        causes, new = world.try_create("pods", pod(nodeName="n1"), identity)
+        assert (causes, new["spec"]["nodeName"]) == ([], "n1")
+    with pytest.raises(ApiError, match="node may only act on objects it owns"):
+        world.try_create("pods", pod(nodeName="n1"), node_identity("n2"))
 
 
 def test_guarantees_i21_the_phase_only_goes_forward(world):
