@@ -283,7 +283,7 @@ def test_guarantees_s21_s22_a_pod_write_changes_no_status_and_fills_in_what_it_l
     assert (new["spec"], new["status"]) == (stored["spec"], stored["status"])
 
 
-def test_guarantees_s22_a_node_at_creation_is_for_whoever_may_create_the_pod(world):
+def test_guarantees_s22_a_client_that_may_create_a_pod_may_name_its_node(world):
     for identity in (ADMIN, Identity("user:default"), controller_identity("replicaset")):
         causes, new = world.try_create("pods", pod(nodeName="n1"), identity)
         assert (causes, new["spec"]["nodeName"]) == ([], "n1")
