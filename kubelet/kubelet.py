@@ -132,7 +132,7 @@ class Kubelet:
         )
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
         self.plugins = self._device_plugins(definition)
-        self._staging: dict[WorkerKey, None] = {}
+        self._staging: set[WorkerKey] = set()
         """Pods whose containers are being ended because a stage moves them."""
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
@@ -530,15 +530,13 @@ class Kubelet:
     def _ended(self, pod: Pod, effect: PodEnded, now: float) -> None:
         """Nothing of the pod runs any more: its capacity is free for those who wait."""
         key = pod.key
-        if key in self._staging and self._staging.pop(key) is None and key not in self.table.gone:
-            self._handed_over(pod, now)
-            return
+        if key in self._staging:
+            self._staging.discard(key)
+            if key not in self.table.gone:
+                self._handed_over(pod, now)
+                return
         self._release(key)
-        self.table.ended(pod)
-        self.runtime.volumes.release(key)
-        if self.volumes is not None:
-            self.volumes.release(key)
-        self.resizes.forget(key, now)
+        self._release_volumes(pod, now)
         is_removed = key in self.table.gone or pod.pod.metadata.deletion_timestamp is not None
         unbinding = self._unbinding.pop(key, None)
         if key in self.table.gone:
@@ -556,6 +554,14 @@ class Kubelet:
         self._offer_capacity("pods_removed" if is_removed else "pod_terminated", now)
         self.static_pods.ended(pod.pod.metadata.key, now)
         self.node.pod_ended(now)
+
+    def _release_volumes(self, pod: Pod, now: float) -> None:
+        """No container of the pod runs any more: its volumes are free, and no resize of it is under way."""
+        self.table.ended(pod)
+        self.runtime.volumes.release(pod.key)
+        if self.volumes is not None:
+            self.volumes.release(pod.key)
+        self.resizes.forget(pod.key, now)
 
     def _release(self, key: WorkerKey) -> bool:
         """Count the pod no longer; return whether it was counted."""
@@ -628,18 +634,14 @@ class Kubelet:
             return False
         machine.pod = pod
         self.statuses.versions.suppress(key)
-        self._staging[key] = None
+        self._staging.add(key)
         self.table.perform(machine, machine.terminate(now, REMOVED_GRACE_S, "staged"), now)
         return True
 
     def _handed_over(self, machine: Pod, now: float) -> None:
         """No container of the pod runs any more: stages move it, and it keeps its capacity."""
         key = machine.key
-        self.table.ended(machine)
-        self.runtime.volumes.release(key)
-        if self.volumes is not None:
-            self.volumes.release(key)
-        self.resizes.forget(key, now)
+        self._release_volumes(machine, now)
         self.table.forget(key)
         self.table.erase_of(machine)
         self.statuses.forget(key)

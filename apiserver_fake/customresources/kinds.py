@@ -17,9 +17,8 @@ import msgspec
 from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
 from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.columns import columns_of
-from apiserver_fake.customresources.rules import Rules, strategy_of
+from apiserver_fake.customresources.rules import Further, Rules, strategy_of
 from apiserver_fake.customresources.structural import Structural
-from apiserver_fake.validation.formats import Cause
 from services.api.errors import ApiError
 from services.api.kinds.customresourcedefinition import CustomResourceDefinition, defined_resource
 from services.api.meta import Document, Resource, find_condition
@@ -37,7 +36,6 @@ class Converter(Protocol):
         ...
 
 
-Further = Callable[[Document], list[Cause]]
 MakeConverter = Callable[[Document], Converter]
 """From a definition to what converts its objects with `strategy: Webhook`."""
 

@@ -31,6 +31,10 @@ ENVELOPE = Shape(
 """What is known of any custom resource before its schema is asked."""
 
 
+Further = Callable[[Document], list[Cause]]
+"""Returns what is wrong with an object that no schema can say."""
+
+
 @dataclass(frozen=True)
 class ScalePaths:
     """Where an object has its desired replicas, those it has, and the selector of its pods (None: nowhere)."""
@@ -60,8 +64,8 @@ class Rules:
     scales: Mapping[str, Document]
     has_status: bool
     is_renamed: bool
-    further: Callable[[Document], list[Cause]] | None = None
-    """What is wrong with an object that no schema can say; asked of objects that are right by their schema."""
+    further: Further | None = None
+    """Asked of objects that are right by their schema."""
 
     @cached_property
     def scale(self) -> ScalePaths | None:

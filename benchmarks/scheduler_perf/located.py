@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from services.api.documents import yaml_text
+
 ALIASES_MAX: Final = 100
 NESTING_MAX: Final = 64
 BYTES_MAX: Final = 4 * 2**20
@@ -94,9 +96,8 @@ def load(path: str, text: str) -> Located:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise FileError(path, problem, *((mark.line + 1, mark.column + 1) if mark is not None else ())) from None
+        line, column, problem = yaml_text.mistake_of(error)
+        raise FileError(path, problem, line, column) from None
 
 
 def _check_events(path: str, text: str) -> None:

@@ -27,9 +27,8 @@ def spelled(document: Document) -> Document:
 
 
 def _spell(shape: Shape, value: Any, path: str) -> None:
-    if isinstance(value, list):
-        for number, each in enumerate(value if shape.items is not None else ()):
-            assert shape.items is not None
+    if isinstance(value, list) and shape.items is not None:
+        for number, each in enumerate(value):
             _spell(shape.items, each, f"{path}[{number}]")
     elif isinstance(value, dict):
         if shape.fields is not None:

@@ -41,8 +41,8 @@ class NodeFiles:
                 files = {f"definition/{index}": msgspec.json.encode(pod) for index, pod in enumerate(pods)}
                 self._defined[definition.name] = files
         self._known: dict[str, dict[str, bytes]] = {}
-        self._faults: dict[str, str] = {}
-        self._capacities: dict[str, str] = {}
+        self._texts: dict[str, dict[str, str]] = {CAPACITY: {}, FAULTS: {}}
+        """What was reported, by file and node."""
         self._error = ""
 
     async def run(self, nodes: Sequence[Tenant], power: Power) -> None:
@@ -54,8 +54,8 @@ class NodeFiles:
     def forget(self, node: str) -> None:
         """The node is new: it gets everything again."""
         self._known.pop(node, None)
-        self._faults.pop(node, None)
-        self._capacities.pop(node, None)
+        for reported in self._texts.values():
+            reported.pop(node, None)
 
     def sized(self, definition: NodeDefinition) -> NodeDefinition:
         """Return a node's definition with the capacity that its machine has now."""
@@ -71,8 +71,7 @@ class NodeFiles:
     def look(self, nodes: Sequence[Tenant], power: Power) -> None:
         """Report to each node its files, if they are others than last time; to `power` first."""
         common, own = self._directory_files()
-        faults: dict[str, str] = {}
-        capacities: dict[str, str] = {}
+        texts: dict[str, dict[str, str]] = {CAPACITY: {}, FAULTS: {}}
         for name in self._disk.names():
             if name.startswith(FOLDER):
                 node, _, rest = name.removeprefix(FOLDER).partition("/")
@@ -81,21 +80,16 @@ class NodeFiles:
                     own.setdefault(node, {})[file] = data
                 elif rest == POWER:
                     power.said(node, self._text(name))
-                elif rest == FAULTS:
-                    faults[node] = self._text(name)
-                elif rest == CAPACITY:
-                    capacities[node] = self._text(name)
-        if not (
-            common or own or faults or capacities or self._defined or self._known or self._faults or self._capacities
-        ):
+                elif rest in texts:
+                    texts[rest][node] = self._text(name)
+        if not (common or own or self._defined or self._known or any((*texts.values(), *self._texts.values()))):
             return
         for owner in nodes:
-            if capacities.get(owner.name, "") != self._capacities.get(owner.name, ""):
-                self._capacities[owner.name] = capacities.get(owner.name, "")
-                owner.capacity_changed(self._capacities[owner.name])
-            if faults.get(owner.name, "") != self._faults.get(owner.name, ""):
-                self._faults[owner.name] = faults.get(owner.name, "")
-                owner.faults_changed(self._faults[owner.name])
+            for file, report in ((CAPACITY, owner.capacity_changed), (FAULTS, owner.faults_changed)):
+                text = texts[file].get(owner.name, "")
+                if text != self._texts[file].get(owner.name, ""):
+                    self._texts[file][owner.name] = text
+                    report(text)
             files = {**self._defined.get(owner.name, {}), **common, **own.get(owner.name, {})}
             if files != self._known.get(owner.name, {}):
                 self._known[owner.name] = files

@@ -13,26 +13,25 @@ import msgspec
 import structlog
 
 from kubelet.agent.node import NodeShell
+from kubelet.agent.slice_stages import READ_PERIOD_S, READ_SLICES, STAGE_SLICE, SliceStages
 from kubelet.effects import Outbox, PlayStage
 from kubelet.stages.manager import FAILED, StageManager
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.kwok.documents import STAGE
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, StageApply, StageDelete, StageEvent
+from services.api.kwok.stages.operation import Operation, Outcome, StageApply, StageDelete, StageEvent
 from services.api.kwok.stages.stage import Stage
 from services.api.kwok.stages.template_functions import Context
 from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 from services.api.wire import Api, Request, encode
 from services.client.informer import Informer
-from services.client.stage_calls import DEADLINE_S, SLICES, Outcome, Target, ask, requests_of
+from services.client.stage_calls import DEADLINE_S, SLICES, Target, ask, requests_of
 
-STAGE_TIMERS = ("stage-node", "read-node", "read-slices")
-STAGE_SLICE = "stage-slice/"
-"""What timers of stages of a slice are called, before its name."""
-READ_PERIOD_S = 10.0
-"""How often a Node that stages move is read: as often as a kubelet computes its status (kubelet 1)."""
+STAGE_TIMERS = ("stage-node", "read-node", READ_SLICES)
+SLICE = "ResourceSlice"
+
 log = structlog.get_logger()
 
 
@@ -44,9 +43,7 @@ class StagePlayer:
         host = node.host
         self._of_pods = self._of("Pod")
         self._of_node = self._of("Node")
-        self._of_slices = self._of("ResourceSlice")
-        self._slices: dict[str, tuple[str, Life]] = {}
-        """The lives of the node's ResourceSlices with their uids, by name."""
+        self._slices = SliceStages(node, self._of(SLICE), context=self._context, perform=self._perform)
         self._start_s = host.clock.now()
         self._life: Life | None = None
         """Of a Node that stages move: they, not the kubelet, write its status."""
@@ -63,11 +60,7 @@ class StagePlayer:
             self._of_pods = stages
             if self._manager is not None:
                 self._manager.replace(stages, now)
-        if (stages := self._of("ResourceSlice")) != self._of_slices:
-            self._of_slices = stages
-            for name, (_, life) in self._slices.items():
-                self._arm_slice(name, life.replace(stages, now, wall_s))
-            self.registered()
+        self._slices.replace(self._of(SLICE))
         if (stages := self._of("Node")) != self._of_node:
             self._of_node = stages
             if self._life is not None:
@@ -109,12 +102,12 @@ class StagePlayer:
         outcome = await self._perform(
             effect.operations,
             Target("pods", meta.key, effect.key.uid, meta.deletion_timestamp is not None),
-            lambda event: self._out.event(pod, event.reason, event.message, event.type),
-            self._node.traces.traceparent(effect.key),
+            record=lambda event: self._out.event(pod, event.reason, event.message, event.type),
+            traceparent=self._node.traces.traceparent(effect.key),
         )
         if effect.is_immediate and outcome.body:
             self._pods.offer(outcome.body)
-        self._manager.played(effect.key, effect.stage, outcome.code, outcome.said, self._node.now())
+        self._manager.played(effect.key, effect.stage, outcome, self._node.now())
         self._node.drain()
 
     def registering(self, stored: Document, status: Document) -> None:
@@ -136,65 +129,7 @@ class StagePlayer:
 
     def registered(self) -> None:
         """Look at the node's ResourceSlices from now on, if stages move any."""
-        if self._of_slices:
-            self._host.set_timer(self._node.now(), self._node, "read-slices")
-
-    def _seen_slice(self, stored: Document) -> None:
-        """Take the newest state of a slice of the node."""
-        if not self._of_slices:
-            return
-        metadata = stored["metadata"]
-        name, uid = metadata["name"], metadata.get("uid", "")
-        if name not in self._slices or self._slices[name][0] != uid:
-            draws = Draws(self._host.config.stages_seed, f"ResourceSlice//{name}")
-            self._slices[name] = uid, Life(self._of_slices, draws)
-        due_s = self._slices[name][1].seen(stored, self._node.now(), self._host.clock.wall())
-        self._arm_slice(name, due_s)
-
-    def _arm_slice(self, name: str, due_s: float | None) -> None:
-        if due_s is not None:
-            self._host.set_timer(due_s, self._node, f"{STAGE_SLICE}{name}")
-
-    async def _read_slices(self) -> None:
-        try:
-            found, _ = await self._node.client.list(SLICES, field_selector=f"spec.nodeName={self._node.name}")
-        except (ApiError, UnknownOutcome) as error:
-            log.warning("slices.read_failed", node=self._node.name, reason=str(error))
-            return
-        for name in self._slices.keys() - {each["metadata"]["name"] for each in found}:
-            del self._slices[name]
-        for each in found:
-            self._seen_slice(each)
-
-    def _slice_due(self, name: str, now: float) -> None:
-        uid, life = self._slices.get(name, ("", None))
-        turn = life.due(now) if life is not None else None
-        if life is None or turn is None:
-            return
-        wall_s = self._host.clock.wall()
-        try:
-            wanted = operations(turn.stage, turn.document, self._context(now))
-        except TemplateError as error:
-            self._record(StageEvent("Warning", FAILED, str(error)))
-            self._arm_slice(name, life.played(now, wall_s))
-            return
-        data = {"stage": turn.stage.name, "slice": name}
-        self._host.seams.events.write("node.stage", node=self._node.name, data=data)
-        is_deleting = turn.document["metadata"].get("deletionTimestamp") is not None
-        target = Target(SLICES, Key("", name), uid, is_deleting)
-        self._node.spawn(self._play_slice(turn.stage.name, wanted, target, life))
-
-    async def _play_slice(self, stage: str, wanted: list[Operation], target: Target, life: Life) -> None:
-        outcome = await self._perform(wanted, target, self._record, "")
-        if self._slices.get(target.key.name, ("", None))[1] is not life:
-            return
-        if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
-            self._record(StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
-        if outcome.body:
-            self._seen_slice(msgspec.json.decode(outcome.body))
-        is_lost = outcome.code in (0, 429) or outcome.code >= 500
-        due_s = life.played(self._node.now(), self._host.clock.wall(), is_lost=is_lost)
-        self._arm_slice(target.key.name, due_s)
+        self._slices.begin()
 
     def seen_node(self, stored: Document) -> None:
         """Take the newest state of the Node."""
@@ -207,14 +142,8 @@ class StagePlayer:
 
     def fire(self, what: str, now: float) -> None:
         """A timer about the Node or its slices is due."""
-        if what == "read-slices":
-            if not self._of_slices:
-                return
-            self._host.set_timer(now + READ_PERIOD_S, self._node, "read-slices")
-            self._node.spawn(self._read_slices())
-            return
-        if what.startswith(STAGE_SLICE):
-            self._slice_due(what.removeprefix(STAGE_SLICE), now)
+        if what == READ_SLICES or what.startswith(STAGE_SLICE):
+            self._slices.fire(what, now)
             return
         if self._life is None:
             return
@@ -236,17 +165,16 @@ class StagePlayer:
 
     async def _play(self, stage: str, wanted: list[Operation]) -> None:
         target = Target("nodes", Key("", self._node.name), self._node.node_uid)
-        outcome = await self._perform(wanted, target, self._record, "")
+        outcome = await self._perform(wanted, target)
         self._node.node_writes += 1
         if self._life is None:
             return
-        if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
+        if outcome.is_refused:
             self._record(StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
         if outcome.body:
             # A watch would bring it; a node has none of its Node.
             self.seen_node(msgspec.json.decode(outcome.body))
-        is_lost = outcome.code in (0, 429) or outcome.code >= 500
-        self._arm(self._life.played(self._node.now(), self._host.clock.wall(), is_lost=is_lost))
+        self._arm(self._life.played(self._node.now(), self._host.clock.wall(), is_lost=outcome.is_lost))
 
     async def _read(self) -> None:
         try:
@@ -266,29 +194,34 @@ class StagePlayer:
         self._node.record(event.reason, event.message, event.type)
 
     async def _perform(
-        self, wanted: Sequence[Operation], target: Target, record: Callable[[StageEvent], None], traceparent: str
+        self,
+        wanted: Sequence[Operation],
+        target: Target,
+        *,
+        record: Callable[[StageEvent], None] | None = None,
+        traceparent: str = "",
     ) -> Outcome:
-        """Do it in order; what fails ends it."""
+        """Do it in order; what fails ends it. `record`: takes Events, where they are not about the Node."""
         assert self._node.api is not None
         own, host = self._node.api, self._host.seams.transport.api()
         outcome = Outcome(200)
         for operation in wanted:
             if isinstance(operation, StageEvent):
-                record(operation)
+                (record or self._record)(operation)
                 continue
             if isinstance(operation, StageApply):
                 applied = await _apply(own, operation, traceparent)
-                if not 200 <= applied.code < 300:
+                if not applied.is_done:
                     return applied
                 if applied.body:
-                    self._seen_slice(msgspec.json.decode(applied.body))
+                    self._slices.seen(msgspec.json.decode(applied.body))
                 continue
             for request in requests_of(operation, target, traceparent):
                 is_own = (
                     request.subresource == "status" or isinstance(operation, StageDelete) or target.resource == SLICES
                 )
                 outcome = await ask(own if is_own else host, request)
-                if not 200 <= outcome.code < 300:
+                if not outcome.is_done:
                     return outcome
         return outcome
 

@@ -12,7 +12,7 @@ from kubelet.effects import Outbox, PlayStage, SetTimer
 from kubelet.pod.context import WallTimes
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, StagePatch
+from services.api.kwok.stages.operation import Operation, Outcome, StagePatch
 from services.api.kwok.stages.stage import Stage
 from services.api.kwok.stages.template_functions import Context
 from services.api.kwok.stages.templates import TemplateError
@@ -108,15 +108,14 @@ class StageManager:
             PlayStage(key, staged.pod, turn.stage.name, tuple(wanted), is_immediate=turn.stage.is_immediate)
         )
 
-    def played(self, key: WorkerKey, stage: str, code: int, said: str, now: float) -> None:
-        """Take the answer to the last call of a stage; `code` 0: none came."""
+    def played(self, key: WorkerKey, stage: str, outcome: Outcome, now: float) -> None:
+        """Take what came of a stage."""
         staged = self.pods.get(key)
         if staged is None:
             return
-        is_lost = code in (0, 429) or code >= 500
-        if 400 <= code < 500 and code not in (404, 409, 429):
-            self._out.event(staged.pod, FAILED, f"stage {stage}: {said}", "Warning")
-        self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=is_lost))
+        if outcome.is_refused:
+            self._out.event(staged.pod, FAILED, f"stage {stage}: {outcome.said}", "Warning")
+        self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=outcome.is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:
         """Let no stage move the pod any more; return it, None when none did."""

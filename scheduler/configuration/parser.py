@@ -23,6 +23,7 @@ from scheduler.configuration.document import (
     Profile,
     from_json,
 )
+from services.api.documents import yaml_text
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Part)
@@ -41,14 +42,6 @@ class ConfigurationError(ValueError):
         self.problems = problems
 
 
-def _named(error: yaml.YAMLError) -> str:
-    """Return place and problem of a mistake in YAML, in one line."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
-
-
 def read(text: str) -> KubeSchedulerConfiguration:
     """Return the file as a document. Raises: ConfigurationError naming every unknown or repeated field."""
     try:
@@ -58,7 +51,9 @@ def read(text: str) -> KubeSchedulerConfiguration:
         repeated = list(_repeated(root, ""))
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigurationError([f"not YAML: {_named(error)}"]) from None
+        line, column, problem = yaml_text.mistake_of(error)
+        place = f"line {line}, column {column}: " if line else ""
+        raise ConfigurationError([f"not YAML: {place}{problem}"]) from None
     except RecursionError:
         raise ConfigurationError(["nested too deeply"]) from None
     if repeated:

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -241,6 +241,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
     settings: Settings | None = given["simulator"]
     recorded = settings is not None and not any(each.startswith("scheduler.record=") for each in given["assignments"])
     own_schedulers = settings is None or settings.has_own_scheduler
+    host_commands = ["--host-commands"] if given["host_commands"] else []
     options = MeshOptions(
         data_dir=given["data"],
         nodes=0 if given["definitions"] else given["nodes"],
@@ -258,8 +259,9 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
             "apiserver": [
                 "--cluster-objects",
                 *_audit(given),
-                *(text for path in given["usage_files"] for text in ("--kwok", str(path.absolute()))),
+                *_files("--kwok", given["usage_files"]),
                 *_crds(given),
+                *host_commands,
                 *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
             ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
@@ -267,14 +269,14 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
                 "--custom-resources",
                 *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
                 *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
-                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
-                *(("--enable-crds", ",".join(given["crds"])) if given["crds"] else ()),
+                *_files("--stages", given["stages"]),
+                *_crds(given),
             ],
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
-                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *_files("--stages", given["stages"]),
                 *_crds(given),
-                *(["--host-commands"] if given["host_commands"] and not given["crds"] else []),
+                *host_commands,
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),
@@ -296,10 +298,13 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
 
 
 def _crds(given: dict[str, Any]) -> list[str]:
-    """Return the flags by which objects of KWOK's kinds count."""
-    if not given["crds"]:
-        return []
-    return ["--enable-crds", ",".join(given["crds"]), *(["--host-commands"] if given["host_commands"] else [])]
+    """Return the flag by which objects of KWOK's kinds count."""
+    return ["--enable-crds", ",".join(given["crds"])] if given["crds"] else []
+
+
+def _files(flag: str, paths: Iterable[Path]) -> list[str]:
+    """Return a flag that may be repeated, once for each file."""
+    return [word for path in paths for word in (flag, str(path.absolute()))]
 
 
 def _audit(given: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ Source: kubernetes-sigs/kwok pkg/kwok/controllers/stage_controller.go (`playStag
 from typing import NamedTuple, Protocol
 
 from services.api.errors import UnknownOutcome
-from services.api.kwok.stages.operation import StageDelete, StagePatch
+from services.api.kwok.stages.operation import Outcome, StageDelete, StagePatch
 from services.api.meta import Key
 from services.api.wire import Request, Response, encode
 from services.client.client import delete_request
@@ -22,14 +22,6 @@ class Calling(Protocol):
     async def call(self, request: Request) -> Response:
         """Return the definite answer. Raises: UnknownOutcome."""
         ...
-
-
-class Outcome(NamedTuple):
-    """How playing ended: the last code (0: no answer came), what a refusal said, and the object after it."""
-
-    code: int
-    said: str = ""
-    body: bytes = b""
 
 
 class Target(NamedTuple):

@@ -19,7 +19,7 @@ from services.api.kwok.definitions import resource_of
 from services.api.kwok.documents import STAGE
 from services.api.kwok.objects import KwokObjects
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, StageApply, StageEvent
+from services.api.kwok.stages.operation import Operation, Outcome, StageApply, StageEvent
 from services.api.kwok.stages.stage import Stage
 from services.api.kwok.stages.template_functions import Context
 from services.api.kwok.stages.templates import TemplateError
@@ -30,7 +30,7 @@ from services.api.times import format_time
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
-from services.client.stage_calls import Outcome, Target, ask, requests_of
+from services.client.stage_calls import Target, ask, requests_of
 from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)
@@ -198,23 +198,27 @@ class StagePlayer:
         metadata = document["metadata"]
         key = Key(metadata.get("namespace") or "", metadata["name"])
         target = Target(kind.resource.name, key, moved.uid, metadata.get("deletionTimestamp") is not None)
+        outcome = await self._perform(wanted, target, kind.resource, document)
+        if outcome.is_refused:
+            self.record(kind.resource, document, StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
+        kind.played(key, moved, outcome)
+
+    async def _perform(
+        self, wanted: list[Operation], target: Target, resource: Resource, document: Document
+    ) -> Outcome:
+        """Do it in order; what fails ends it."""
         outcome = Outcome(200)
         for operation in wanted:
             if isinstance(operation, StageEvent):
-                self.record(kind.resource, document, operation)
+                self.record(resource, document, operation)
                 continue
             if isinstance(operation, StageApply):
-                outcome = Outcome(400, "only stages of Nodes apply ResourceSlices")
-                break
+                return Outcome(400, "only stages of Nodes apply ResourceSlices")
             for request in requests_of(operation, target, manager=MANAGER):
                 outcome = await ask(self._client, request)
-                if not 200 <= outcome.code < 300:
-                    break
-            if not 200 <= outcome.code < 300:
-                break
-        if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
-            self.record(kind.resource, document, StageEvent("Warning", FAILED, f"stage {stage}: {outcome.said}"))
-        kind.played(key, moved, outcome)
+                if not outcome.is_done:
+                    return outcome
+        return outcome
 
 
 class _Kind:
@@ -285,5 +289,5 @@ class _Kind:
             return
         if outcome.body and self.informer.lister.get(key) is not None:
             moved.life.seen(msgspec.json.decode(outcome.body), self._player.now, self._player.wall_s)
-        is_lost = outcome.code in (0, 429) or outcome.code >= 500
-        self._arm(key, moved, moved.life.played(self._player.now, self._player.wall_s, is_lost=is_lost))
+        due_s = moved.life.played(self._player.now, self._player.wall_s, is_lost=outcome.is_lost)
+        self._arm(key, moved, due_s)

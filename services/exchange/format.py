@@ -11,14 +11,14 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Protocol
 
 from services.api.meta import Document, Key
 from services.exchange.reading import Source
+from services.exchange.rules import NODES
 from services.exchange.stream import Change, Refused, Stream
 
 NO_OPTIONS: Mapping[str, str] = {}
-NODES: Final = "nodes"
 
 
 @dataclass(frozen=True)
@@ -172,5 +172,5 @@ def nodes_created(source: Source, reading: Reading, name: str = "") -> Iterator[
     """Yield the Nodes that a file's stream creates after its beginning. Raises: Refused."""
     found, stream = open_stream(source, replace(reading, resources=(NODES,)), name)
     for change in stream.changes if found.has_machines else ():
-        if change.resource == NODES and change.method == "create" and change.document is not None:
+        if change.is_new_node and change.document is not None:
             yield change.document

@@ -7,6 +7,7 @@ Source: simulator 1, 11.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import importlib
 import io
@@ -226,9 +227,9 @@ def _check_events(text: str, place: Place, limits: Limits) -> int:
                 if aliases > limits.aliases:
                     raise Refused(f"{place}: more than {limits.aliases} aliases")
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        at = f"line {mark.line + max(place.line, 1)}: " if mark is not None else ""
-        raise Refused(f"{place}: {at}{problem or str(error).splitlines()[0]}") from None
+        found = yaml_text.mistake_of(error)
+        line = found.line and found.line - 1 + max(place.line, 1)
+        raise Refused(f"{place}: {found._replace(line=line)}") from None
     return aliases
 
 
@@ -242,6 +243,33 @@ def _values(value: Any, known: dict[int, int]) -> int:
         below = value.values() if isinstance(value, dict) else value
         found = known[id(value)] = 1 + sum(_values(each, known) for each in below)
     return found
+
+
+# CSV
+
+CSV_ROW_MAX: Final = 1 << 16
+
+
+def csv_rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a CSV file with their places. Raises: Refused: a row has more or fewer cells than columns."""
+    with source.open() as raw:
+        text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
+        try:
+            rows = csv.reader(text, strict=True)
+            header = [name.strip() for name in next(rows, [])]
+            for count, cells in enumerate(rows, 1):
+                if not cells:
+                    continue
+                where = str(Place(source.file, count, rows.line_num))
+                if len(cells) != len(header):
+                    raise Refused(f"{where}: {len(cells)} cells where the header has {len(header)}")
+                if sum(map(len, cells)) > CSV_ROW_MAX:
+                    raise Refused(f"{where}: longer than {CSV_ROW_MAX >> 10} KiB")
+                yield where, dict(zip(header, cells, strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise Refused(f"{source.file}: {error}") from None
+        finally:
+            text.detach()
 
 
 # JSON

@@ -70,6 +70,11 @@ class Change:
         """`(namespace, name)`."""
         return Key(self.namespace, self.name)
 
+    @property
+    def is_new_node(self) -> bool:
+        """Whether it creates a Node: a machine comes."""
+        return self.resource == "nodes" and self.method == "create"
+
     def __str__(self) -> str:
         return f"{self.method} {self.resource} {self.key}"
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from services.api.documents import yaml_text
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
 from services.client.discovery import TABLE, ServedKind
 from services.recordings.redaction import redacted, redacted_text
@@ -211,9 +212,8 @@ def read_documents(text: bytes) -> list[dict[str, Any]]:
     try:
         found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise BadRequest(f"{where}{error.problem or error.context}") from None
+        line, column, problem = yaml_text.mistake_of(error)
+        raise BadRequest(f"line {line}, column {column}: {problem}" if line else problem) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"that is neither JSON nor YAML: {' '.join(str(error).split())[:200]}") from None
     if not found:

@@ -1,7 +1,7 @@
 """YAML as Kubernetes' tools read and write it: timestamps stay texts, keys are written in order. Pure."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -35,7 +35,7 @@ def load(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ValueError(_error_text(error)) from None
+        raise ValueError(str(mistake_of(error))) from None
 
 
 def load_all(text: str) -> Iterator[Any]:
@@ -43,7 +43,25 @@ def load_all(text: str) -> Iterator[Any]:
     try:
         yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:
-        raise ValueError(_error_text(error)) from None
+        raise ValueError(str(mistake_of(error))) from None
+
+
+class Mistake(NamedTuple):
+    """Where a text is malformed, line and column from 1, 0 where that is not known, and what the `problem` is."""
+
+    line: int
+    column: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.problem}" if self.line else self.problem
+
+
+def mistake_of(error: yaml.YAMLError) -> Mistake:
+    """Return what a parser's error says, in one line."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return Mistake(mark.line + 1, mark.column + 1, problem) if mark is not None else Mistake(0, 0, problem)
 
 
 class YamlError(ValueError):
@@ -68,11 +86,10 @@ def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
             _locate(node, (), lines, set())
             yield loader.construct_document(node), lines
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line, _, problem = mistake_of(error)
         if "\\t" in problem or " tab " in problem:
             problem = "a tab; YAML is indented with spaces"
-        raise YamlError(mark.line if mark is not None else 0, problem) from None
+        raise YamlError(max(line - 1, 0), problem) from None
     finally:
         loader.dispose()
 
@@ -97,9 +114,3 @@ def dump(value: Any) -> str:
     """Return block-style YAML with sorted keys; a list is not indented below its key."""
     text: str = yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 16)
     return text.removesuffix("...\n")
-
-
-def _error_text(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 1}: {problem}" if mark is not None else problem

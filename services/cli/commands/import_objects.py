@@ -52,7 +52,7 @@ from services.exchange.kubeconfig import read_access
 from services.exchange.load import Loaded, Loader
 from services.exchange.reading import Source
 from services.exchange.recorder import LEFT_OUT, Recorder
-from services.exchange.rules import NODES, Rules
+from services.exchange.rules import Rules
 from services.exchange.spool import Spool
 from services.exchange.stream import Change, Placed, Refused, Stream
 from services.experiments.words import counted
@@ -425,7 +425,7 @@ def _convert(stream: Stream, path: Path) -> tuple[bool, bool]:
             writer.put(placed.document)
         for change in stream.changes:
             has_changes = True
-            has_nodes = has_nodes or (change.resource == NODES and change.method == "create")
+            has_nodes = has_nodes or change.is_new_node
             writer.change(change)
     return has_nodes, has_changes
 

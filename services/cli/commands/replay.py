@@ -55,7 +55,7 @@ from services.exchange.hooks import Hook, hooks_of
 from services.exchange.load import Loader
 from services.exchange.player import Player
 from services.exchange.reading import Source
-from services.exchange.rules import NODES, Counted, Rules
+from services.exchange.rules import Counted, Rules
 from services.exchange.stream import Refused, Stream
 from services.exchange.traces.lifecycles import LifecycleGate
 from services.runtime.config import MeshError
@@ -316,7 +316,7 @@ def _as_scenario(asked: _Asked, fault: Path | None) -> Iterator[Path]:
         has_changes = False
         for change in stream.changes:
             has_changes = True
-            has_nodes = has_nodes or (change.resource == NODES and change.method == "create")
+            has_nodes = has_nodes or change.is_new_node
         show_notes(stream, err=True)
     else:
         has_changes = next(stream.changes, None) is not None

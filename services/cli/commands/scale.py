@@ -112,16 +112,15 @@ async def _scale(
         made = [template.object(each, place, index) for each, index in plan.make]
         for each in made:
             each["metadata"]["labels"][LABEL] = name
-        failures = await _in_batches([_create(client, kind, each) for each in made])
-        refused = frozenset(each.partition(":")[0].rpartition(" ")[2] for each in failures)
-        made = [each for each in made if str(key_of(each)) not in refused]
+        refusals = await _in_batches([_create(client, kind, each) for each in made])
+        made = [each for each, refusal in zip(made, refusals, strict=True) if not refusal]
+        failures = [each for each in refusals if each]
         left = [each for each in there if metadata_of(each)["name"] not in plan.delete]
         if kind.name == NODES and (plan.make or plan.delete):
             failures += await _host(client, data, [*left, *made], [metadata_of(each)["name"] for each in made])
-        kept = await _in_batches([_delete(client, kind, Key(place, each)) for each in plan.delete])
-        failures += kept
-    still = frozenset(each.partition(":")[0].rpartition("/")[2].rpartition(" ")[2] for each in kept)
-    deleted = [each for each in plan.delete if each not in still]
+        refusals = await _in_batches([_delete(client, kind, Key(place, each)) for each in plan.delete])
+        deleted = [each for each, refusal in zip(plan.delete, refusals, strict=True) if not refusal]
+        failures += [each for each in refusals if each]
     _show([metadata_of(each)["name"] for each in made], deleted, output, failures)
     return EXIT_FAILED if failures else EXIT_OK
 
@@ -139,13 +138,15 @@ async def _served(client: Client, api_version: str, kind: str) -> Resource | Non
 
 
 async def _in_batches(calls: Sequence[Awaitable[str]]) -> list[str]:
+    """Make the calls, some at a time; return the answers in their order."""
     found: list[str] = []
     for first in range(0, len(calls), AT_ONCE):
-        found += [each for each in await asyncio.gather(*calls[first : first + AT_ONCE]) if each]
+        found += await asyncio.gather(*calls[first : first + AT_ONCE])
     return found
 
 
 async def _create(client: Client, kind: Resource, document: Document) -> str:
+    """Create an object; return why that was refused, "" where it was not."""
     body, status, _ = prepared(kind.name, document, LoadRules())
     try:
         stored = await client.create(kind.name, body)
@@ -158,6 +159,7 @@ async def _create(client: Client, kind: Resource, document: Document) -> str:
 
 
 async def _delete(client: Client, kind: Resource, key: Key) -> str:
+    """Delete an object; return why that was refused, "" where it is gone."""
     try:
         await client.delete(kind.name, key)
     except ApiError as error:

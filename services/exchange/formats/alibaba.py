@@ -9,16 +9,14 @@ Pure but for reading the files and putting rows in order. Its columns: alibaba/c
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
-from services.exchange.reading import Source
-from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
+from services.exchange.reading import Source, csv_rows
+from services.exchange.stream import Change, Origin, Placed, Refused, Stream
 from services.exchange.traces.public import (
     NAMESPACE,
     PART_OPTIONS,
@@ -60,7 +58,6 @@ DRIVER: Final = "gpu.keplab.dev"
 """Whose devices GPUs are; also the DeviceClass."""
 RESOURCE_API: Final = "resource.k8s.io/v1"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
-LINE_MAX: Final = 1 << 16
 _MIB: Final = 1 << 20
 SOURCE: Final = (
     "Alibaba cluster-trace-gpu-v2023, github.com/alibaba/clusterdata; that repository states the terms of use. "
@@ -76,28 +73,6 @@ def _columns(line: bytes) -> set[str]:
 def _fits(head: bytes) -> bool:
     columns = _columns(head.split(b"\n", 1)[0])
     return columns >= NODE_COLUMNS or columns >= POD_COLUMNS
-
-
-def rows_of(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a CSV file with their places. Raises: Refused: a row has more or fewer cells than columns."""
-    with source.open() as raw:
-        text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
-        try:
-            lines = csv.reader(text, strict=True)
-            header = [name.strip() for name in next(lines, [])]
-            for count, cells in enumerate(lines, 1):
-                if not cells:
-                    continue
-                where = str(Place(source.file, count, lines.line_num))
-                if len(cells) != len(header):
-                    raise Refused(f"{where}: {len(cells)} cells where the header has {len(header)}")
-                if sum(map(len, cells)) > LINE_MAX:
-                    raise Refused(f"{where}: longer than {LINE_MAX >> 10} KiB")
-                yield where, dict(zip(header, cells, strict=True))
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise Refused(f"{source.file}: {error}") from None
-        finally:
-            text.detach()
 
 
 @dataclass(frozen=True)
@@ -123,7 +98,7 @@ def _objects(
     nodes: Sequence[Source], tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]
 ) -> Iterator[Placed]:
     for source in nodes:
-        for where, row in rows_of(source):
+        for where, row in csv_rows(source):
             try:
                 made = _node(row, where, wanted.share)
                 yield Placed(made, where)
@@ -203,7 +178,7 @@ def _template(gpus: int, milli: int, models: Sequence[str]) -> Document:
 def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -> Iterator[Change]:
     sorter = Sorter()
     for source in tables:
-        for where, row in rows_of(source):
+        for where, row in csv_rows(source):
             try:
                 _check(row, where)
                 if wanted.part.has(row["name"]):

@@ -22,8 +22,7 @@ import msgspec
 
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
-from services.exchange.formats.alibaba import rows_of
-from services.exchange.reading import Source, json_value, lines
+from services.exchange.reading import Source, csv_rows, json_value, lines
 from services.exchange.stream import Change, Origin, Place, Placed, Refused, Stream
 from services.exchange.traces.public import (
     PART_OPTIONS,
@@ -110,7 +109,7 @@ def _fits(head: bytes) -> bool:
 
 def _rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
     if not source.head(1).startswith(b"{"):
-        yield from rows_of(source)
+        yield from csv_rows(source)
         return
     for text, place, _ in lines(source):
         found = json_value(text, place)
@@ -376,7 +375,7 @@ class _Machine:
             self._labels[key] = label_of(value)
         if not self._is_there:
             return None
-        self._count("machines change an attribute")
+        self._count("times: machines change an attribute")
         return [where, "patch", self._name, {"metadata": {"labels": {key: self._labels.get(key)}}}]
 
     def event(self, where: str, kind: str, shares: Any, platform: Any, switch: Any) -> list[Any] | None:
@@ -388,33 +387,32 @@ class _Machine:
                 self._labels[key] = label_of(str(value))
         if kind == "REMOVE":
             return self._removed(where)
-        what = ""
         if self._shares is None:
             self._reader.count("events of machines that say no capacity: left out")
             return None
         if kind == "UPDATE" and not self._is_there:
-            what = "updates of machines before they come: they have it then"
-        elif self._is_there and self._shares == before:
-            what = "events of machines that change nothing"
-        if what:
-            self._count(what)
+            self._count("updates of machines before they come: they have it then")
+            return None
+        if self._is_there and self._shares == before:
+            self._count("events of machines that change nothing")
             return None
         if not self._is_there:
             self._is_there = True
-            self._count("machines come")
+            self._count("times: machines come")
             return [where, "create", self._name, self._node()]
-        self._count("machines change their capacity")
+        self._count("times: machines change their capacity")
         resources = self._reader.resources(self._shares)
         return [where, "patch", self._name, {"status": {"capacity": resources, "allocatable": dict(resources)}}]
 
     def _removed(self, where: str) -> list[Any] | None:
         was_there, self._is_there = self._is_there, False
-        self._count("machines go" if was_there else "removals of machines that are not there")
+        self._count("times: machines go" if was_there else "removals of machines that are not there")
         return [where, "delete", self._name, None] if was_there else None
 
     def _count(self, what: str) -> None:
+        """Note what became of a machine within the window."""
         if self.is_begun:
-            self._reader.count(f"times: {what}" if what.startswith("machines") else what)
+            self._reader.count(what)
 
 
 def _class(priority: int) -> str:

@@ -1,0 +1,118 @@
+"""The ResourceSlices of one node that stages move: they are listed as often as the Node is read."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from kubelet.agent.node import NodeShell
+from kubelet.stages.manager import FAILED
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.kwok.stages.lifecycle import Draws, Life, operations
+from services.api.kwok.stages.operation import Operation, Outcome
+from services.api.kwok.stages.stage import Stage
+from services.api.kwok.stages.template_functions import Context
+from services.api.kwok.stages.templates import TemplateError
+from services.api.meta import Document, Key
+from services.client.stage_calls import SLICES, Target
+
+READ_SLICES: Final = "read-slices"
+STAGE_SLICE: Final = "stage-slice/"
+"""What timers of stages of a slice are called, before its name."""
+READ_PERIOD_S: Final = 10.0
+"""How often what stages move is read: as often as a kubelet computes its Node's status (kubelet 1)."""
+Perform = Callable[[Sequence[Operation], Target], Awaitable[Outcome]]
+
+log = structlog.get_logger()
+
+
+class SliceStages:
+    """The slices of one node with their lives. `context`: what templates may ask; `perform`: does what stages want."""
+
+    def __init__(
+        self, node: NodeShell, stages: tuple[Stage, ...], *, context: Callable[[float], Context], perform: Perform
+    ) -> None:
+        self._host, self._node, self._stages = node.host, node, stages
+        self._context, self._perform = context, perform
+        self._lives: dict[str, tuple[str, Life]] = {}
+        """With the uids of the slices, by name."""
+
+    def begin(self) -> None:
+        """Look at the slices from now on, if stages move any."""
+        if self._stages:
+            self._host.set_timer(self._node.now(), self._node, READ_SLICES)
+
+    def replace(self, stages: tuple[Stage, ...]) -> None:
+        """Move the slices by these stages from now on."""
+        if stages == self._stages:
+            return
+        self._stages = stages
+        for name, (_, life) in self._lives.items():
+            self._arm(name, life.replace(stages, self._node.now(), self._host.clock.wall()))
+        self.begin()
+
+    def seen(self, stored: Document) -> None:
+        """Take the newest state of a slice of the node."""
+        if not self._stages:
+            return
+        metadata = stored["metadata"]
+        name, uid = metadata["name"], metadata.get("uid", "")
+        if name not in self._lives or self._lives[name][0] != uid:
+            draws = Draws(self._host.config.stages_seed, f"ResourceSlice//{name}")
+            self._lives[name] = uid, Life(self._stages, draws)
+        self._arm(name, self._lives[name][1].seen(stored, self._node.now(), self._host.clock.wall()))
+
+    def fire(self, what: str, now: float) -> None:
+        """A timer about the slices is due."""
+        if what != READ_SLICES:
+            self._due(what.removeprefix(STAGE_SLICE), now)
+        elif self._stages:
+            self._host.set_timer(now + READ_PERIOD_S, self._node, READ_SLICES)
+            self._node.spawn(self._read())
+
+    def _arm(self, name: str, due_s: float | None) -> None:
+        if due_s is not None:
+            self._host.set_timer(due_s, self._node, f"{STAGE_SLICE}{name}")
+
+    async def _read(self) -> None:
+        try:
+            found, _ = await self._node.client.list(SLICES, field_selector=f"spec.nodeName={self._node.name}")
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("slices.read_failed", node=self._node.name, reason=str(error))
+            return
+        for name in self._lives.keys() - {each["metadata"]["name"] for each in found}:
+            del self._lives[name]
+        for each in found:
+            self.seen(each)
+
+    def _due(self, name: str, now: float) -> None:
+        uid, life = self._lives.get(name, ("", None))
+        turn = life.due(now) if life is not None else None
+        if life is None or turn is None:
+            return
+        try:
+            wanted = operations(turn.stage, turn.document, self._context(now))
+        except TemplateError as error:
+            self._record_failure(str(error))
+            self._arm(name, life.played(now, self._host.clock.wall()))
+            return
+        data = {"stage": turn.stage.name, "slice": name}
+        self._host.seams.events.write("node.stage", node=self._node.name, data=data)
+        is_deleting = turn.document["metadata"].get("deletionTimestamp") is not None
+        target = Target(SLICES, Key("", name), uid, is_deleting)
+        self._node.spawn(self._play(turn.stage.name, wanted, target, life))
+
+    async def _play(self, stage: str, wanted: Sequence[Operation], target: Target, life: Life) -> None:
+        outcome = await self._perform(wanted, target)
+        if self._lives.get(target.key.name, ("", None))[1] is not life:
+            return
+        if outcome.is_refused:
+            self._record_failure(f"stage {stage}: {outcome.said}")
+        if outcome.body:
+            self.seen(msgspec.json.decode(outcome.body))
+        due_s = life.played(self._node.now(), self._host.clock.wall(), is_lost=outcome.is_lost)
+        self._arm(target.key.name, due_s)
+
+    def _record_failure(self, why: str) -> None:
+        self._node.record(FAILED, why, "Warning")
