@@ -18,7 +18,8 @@ from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
 from kubelet.agent.pod_calls import PodCalls
-from kubelet.agent.stage_player import STAGE_SLICE, STAGE_TIMERS, StagePlayer
+from kubelet.agent.slice_stages import STAGE_SLICE
+from kubelet.agent.stage_player import STAGE_TIMERS, StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
 from kubelet.effects import (
     CallDriver,

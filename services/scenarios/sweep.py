@@ -158,9 +158,10 @@ def _pool(count: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         for worker in active_children():
             worker.terminate()
+        # Waited for: the interpreter's exit wakes a thread of the pool without the lock it closes its pipe under.
+        pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 
