@@ -47,7 +47,7 @@ class Heartbeats:
         # Nodes that start together should not beat together for ever.
         phase_s = host.random.uniform(0.5, 1.0) if self._is_crowded else 1.0
         self._renew_at(now + phase_s * host.switches.lease_duration_s / 4)
-        host.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, self._node, "report")
+        self._node.set_timer(now + host.random.uniform(0.5, 1.0) * REPORT_PERIOD_S, "report")
 
     def fire(self, what: str, now: float) -> None:
         """A timer is due: lease, report or retry-report."""
@@ -57,7 +57,7 @@ class Heartbeats:
                 if not self._is_renewing:
                     self._node.spawn(self._renew())
             case "report":
-                self._host.set_timer(now + REPORT_PERIOD_S, self._node, "report")
+                self._node.set_timer(now + REPORT_PERIOD_S, "report")
                 self.report_soon()
             case _:
                 self.report_soon()
@@ -69,7 +69,7 @@ class Heartbeats:
     def _renew_at(self, at_s: float) -> None:
         if self._is_crowded:
             at_s = math.floor(at_s / BEAT_S) * BEAT_S
-        self._host.set_timer(at_s, self._node, "lease")
+        self._node.set_timer(at_s, "lease")
 
     async def _renew(self, *, is_new: bool = False) -> None:
         """Renew the Lease, trying a few times; what fails now is tried again at the next beat."""

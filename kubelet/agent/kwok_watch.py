@@ -10,7 +10,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from kubelet.config import KubeletConfig
 from services.api.kwok.definitions import resource_of
 from services.api.kwok.documents import STAGE, Configuration
 from services.api.kwok.objects import KwokObjects
@@ -25,10 +24,21 @@ SYNC_MAX_S: Final = 10.0
 log = structlog.get_logger()
 
 
+class HostCommands(Protocol):
+    """What a kubelet's configuration says of commands."""
+
+    @property
+    def host_commands(self) -> bool:
+        """Whether stages may run commands on the host."""
+
+
 class Following(Protocol):
     """A kubelet host, as what follows the objects for it needs it."""
 
-    config: KubeletConfig
+    @property
+    def config(self) -> HostCommands:
+        """What the host goes by."""
+
     seams: Seams
     stages: tuple[Stage, ...]
     kwok: Configuration

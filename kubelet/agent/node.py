@@ -58,6 +58,10 @@ class NodeShell(Tenant):
         """Return the time, in monotonic seconds."""
         return self.host.clock.now()
 
+    def set_timer(self, at_s: float, what: str) -> None:
+        """Call `fire(what)` at that time."""
+        self.host.set_timer(at_s, self, what)
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work in a task that ends with the node's power."""
         self.host.power.start(self, work)

@@ -1,12 +1,11 @@
 """The ResourceSlices of one node that stages move: they are listed as often as the Node is read."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
-from kubelet.agent.node import NodeShell
 from kubelet.stages.manager import FAILED
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kwok.stages.lifecycle import Draws, Life, operations
@@ -15,6 +14,8 @@ from services.api.kwok.stages.stage import Stage
 from services.api.kwok.stages.template_functions import Context
 from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
+from services.api.seams import Clock, EventLog
+from services.client.client import Client
 from services.client.stage_calls import SLICES, Target
 
 READ_SLICES: Final = "read-slices"
@@ -27,13 +28,41 @@ Perform = Callable[[Sequence[Operation], Target], Awaitable[Outcome]]
 log = structlog.get_logger()
 
 
+class StagedNode(Protocol):
+    """A node, as what moves its slices needs it."""
+
+    name: str
+
+    @property
+    def client(self) -> Client:
+        """The node's own client."""
+
+    def set_timer(self, at_s: float, what: str) -> None:
+        """Call `fire(what)` at that time."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in a task that ends with the node's power."""
+
+    def record(self, reason: str, message: str, event_type: str) -> None:
+        """Record an Event about the Node."""
+
+
 class SliceStages:
     """The slices of one node with their lives. `context`: what templates may ask; `perform`: does what stages want."""
 
     def __init__(
-        self, node: NodeShell, stages: tuple[Stage, ...], *, context: Callable[[float], Context], perform: Perform
+        self,
+        node: StagedNode,
+        stages: tuple[Stage, ...],
+        *,
+        clock: Clock,
+        events: EventLog,
+        seed: int,
+        context: Callable[[float], Context],
+        perform: Perform,
     ) -> None:
-        self._host, self._node, self._stages = node.host, node, stages
+        self._node, self._stages, self._seed = node, stages, seed
+        self._clock, self._events = clock, events
         self._context, self._perform = context, perform
         self._lives: dict[str, tuple[str, Life]] = {}
         """With the uids of the slices, by name."""
@@ -41,7 +70,7 @@ class SliceStages:
     def begin(self) -> None:
         """Look at the slices from now on, if stages move any."""
         if self._stages:
-            self._host.set_timer(self._node.now(), self._node, READ_SLICES)
+            self._node.set_timer(self._clock.now(), READ_SLICES)
 
     def replace(self, stages: tuple[Stage, ...]) -> None:
         """Move the slices by these stages from now on."""
@@ -49,7 +78,7 @@ class SliceStages:
             return
         self._stages = stages
         for name, (_, life) in self._lives.items():
-            self._arm(name, life.replace(stages, self._node.now(), self._host.clock.wall()))
+            self._arm(name, life.replace(stages, self._clock.now(), self._clock.wall()))
         self.begin()
 
     def seen(self, stored: Document) -> None:
@@ -59,21 +88,21 @@ class SliceStages:
         metadata = stored["metadata"]
         name, uid = metadata["name"], metadata.get("uid", "")
         if name not in self._lives or self._lives[name][0] != uid:
-            draws = Draws(self._host.config.stages_seed, f"ResourceSlice//{name}")
+            draws = Draws(self._seed, f"ResourceSlice//{name}")
             self._lives[name] = uid, Life(self._stages, draws)
-        self._arm(name, self._lives[name][1].seen(stored, self._node.now(), self._host.clock.wall()))
+        self._arm(name, self._lives[name][1].seen(stored, self._clock.now(), self._clock.wall()))
 
     def fire(self, what: str, now: float) -> None:
         """A timer about the slices is due."""
         if what != READ_SLICES:
             self._due(what.removeprefix(STAGE_SLICE), now)
         elif self._stages:
-            self._host.set_timer(now + READ_PERIOD_S, self._node, READ_SLICES)
+            self._node.set_timer(now + READ_PERIOD_S, READ_SLICES)
             self._node.spawn(self._read())
 
     def _arm(self, name: str, due_s: float | None) -> None:
         if due_s is not None:
-            self._host.set_timer(due_s, self._node, f"{STAGE_SLICE}{name}")
+            self._node.set_timer(due_s, f"{STAGE_SLICE}{name}")
 
     async def _read(self) -> None:
         try:
@@ -95,10 +124,10 @@ class SliceStages:
             wanted = operations(turn.stage, turn.document, self._context(now))
         except TemplateError as error:
             self._record_failure(str(error))
-            self._arm(name, life.played(now, self._host.clock.wall()))
+            self._arm(name, life.played(now, self._clock.wall()))
             return
         data = {"stage": turn.stage.name, "slice": name}
-        self._host.seams.events.write("node.stage", node=self._node.name, data=data)
+        self._events.write("node.stage", node=self._node.name, data=data)
         is_deleting = turn.document["metadata"].get("deletionTimestamp") is not None
         target = Target(SLICES, Key("", name), uid, is_deleting)
         self._node.spawn(self._play(turn.stage.name, wanted, target, life))
@@ -111,7 +140,7 @@ class SliceStages:
             self._record_failure(f"stage {stage}: {outcome.said}")
         if outcome.body:
             self.seen(msgspec.json.decode(outcome.body))
-        due_s = life.played(self._node.now(), self._host.clock.wall(), is_lost=outcome.is_lost)
+        due_s = life.played(self._clock.now(), self._clock.wall(), is_lost=outcome.is_lost)
         self._arm(target.key.name, due_s)
 
     def _record_failure(self, why: str) -> None:

@@ -43,7 +43,15 @@ class StagePlayer:
         host = node.host
         self._of_pods = self._of("Pod")
         self._of_node = self._of("Node")
-        self._slices = SliceStages(node, self._of(SLICE), context=self._context, perform=self._perform)
+        self._slices = SliceStages(
+            node,
+            self._of(SLICE),
+            clock=host.clock,
+            events=host.seams.events,
+            seed=host.config.stages_seed,
+            context=self._context,
+            perform=self._perform,
+        )
         self._start_s = host.clock.now()
         self._life: Life | None = None
         """Of a Node that stages move: they, not the kubelet, write its status."""
@@ -125,7 +133,7 @@ class StagePlayer:
             self._life = None
         elif self._life is None:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
-            self._host.set_timer(self._node.now() + READ_PERIOD_S, self._node, "read-node")
+            self._node.set_timer(self._node.now() + READ_PERIOD_S, "read-node")
 
     def registered(self) -> None:
         """Look at the node's ResourceSlices from now on, if stages move any."""
@@ -138,7 +146,7 @@ class StagePlayer:
 
     def _arm(self, due_s: float | None) -> None:
         if due_s is not None:
-            self._host.set_timer(due_s, self._node, "stage-node")
+            self._node.set_timer(due_s, "stage-node")
 
     def fire(self, what: str, now: float) -> None:
         """A timer about the Node or its slices is due."""
@@ -148,7 +156,7 @@ class StagePlayer:
         if self._life is None:
             return
         if what == "read-node":
-            self._host.set_timer(now + READ_PERIOD_S, self._node, "read-node")
+            self._node.set_timer(now + READ_PERIOD_S, "read-node")
             self._node.spawn(self._read())
             return
         turn = self._life.due(now)

@@ -76,7 +76,7 @@ class TopologyReporting:
     def tick(self, now: float) -> None:
         """Report what is so now, and again by the clock."""
         self._has_begun = True
-        self._node.host.set_timer(now + self._period_s, self._node, TIMER)
+        self._node.set_timer(now + self._period_s, TIMER)
         self._report()
 
     def look(self) -> None:
