@@ -88,6 +88,7 @@ def test_every_command_is_in_the_palette_and_those_with_keys_in_the_help(replay,
     page.keys("?")
     page.until("() => document.querySelector('dialog kbd')")
     assert "To the next mark" in page.text("dialog")
+    assert "" not in page.ask("() => [...document.querySelectorAll('dialog kbd')].map((key) => key.textContent)")
     page.keys("Escape")
     page.until("() => !document.querySelector('dialog')")
 

@@ -207,7 +207,7 @@ function theme() {
 }
 
 function shellCommands() {
-  const own = pages.flatMap((page) => (page.overlay
+  const own = pages.filter((page) => page.key).flatMap((page) => (page.overlay
     ? [{id: `${page.id}.toggle`, title: page.title, keys: [page.key], group: 'pages', when: () => isThere(page), run: () => { state.overlay.value = state.overlay.peek() === page.id ? '' : page.id; }}]
     : [{id: `go.${page.id}`, title: `Go to ${page.title}`, keys: page.keys || [`g ${page.key}`], group: 'pages', when: () => isThere(page), run: () => go(page.id)}]));
   register([
@@ -215,6 +215,11 @@ function shellCommands() {
     {id: 'shell.palette', title: 'All commands', keys: ['Ctrl+Shift+P', 'Meta+Shift+P'], inFields: true, run: () => { state.overlay.value = 'palette'; }},
     {id: 'shell.help', title: 'Keys', keys: ['?'], run: () => { state.overlay.value = 'help'; }},
     {id: 'shell.back', title: 'Close what lies over the page, or unselect', keys: ['Esc'], run: back},
+    {id: 'shell.list', title: 'Into the list of this page', keys: ['Down', 'j'], when: () => Boolean(listOf()) && [document.body, document.querySelector('main')].includes(document.activeElement), run: () => {
+      const list = listOf();
+      list?.focus();
+      list?.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));
+    }},
     {id: 'shell.theme', title: 'Colours: as the system, light, dark', run: () => {
       const next = {auto: 'light', light: 'dark', dark: 'auto'}[state.themeChoice.peek()] || 'auto';
       state.themeChoice.value = next;
@@ -230,6 +235,11 @@ function shellCommands() {
     {id: 'time.head', title: 'To what is newest', keys: ['End'], group: 'time', when: hasRuns, run: () => { toHead(); }},
     {id: 'time.start', title: 'To the beginning', keys: ['Home'], group: 'time', when: hasRuns, run: () => { seek(view.peek().history.peek().rv[0] || 0); }},
   ]);
+}
+
+/** The first list of the page that is shown. @returns {HTMLElement|null} */
+function listOf() {
+  return document.querySelector('main .vtable');
 }
 
 function back() {

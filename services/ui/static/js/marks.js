@@ -2,7 +2,7 @@
 
 /** Kinds of marks, in the order of their tracks. */
 export const TRACKS = [
-  {id: 'decision', title: 'decisions', kinds: ['bind', 'reject', 'nominate', 'victim', 'unbind', 'resize', 'failed']},
+  {id: 'decision', title: 'decisions', kinds: ['bind', 'unschedulable', 'reject', 'nominate', 'victim', 'unbind', 'resize', 'failed']},
   {id: 'fault', title: 'faults, commands', kinds: ['fault', 'heal', 'start', 'command']},
   {id: 'violation', title: 'violations', kinds: ['violation']},
   {id: 'pin', title: 'pins', kinds: ['pin']},
@@ -11,7 +11,7 @@ export const TRACKS = [
 export const STOPS = new Set(['fault', 'heal', 'start', 'command', 'violation', 'pin', 'failed', 'unbind', 'reject']);
 
 const DECISIONS = {
-  'sched.attempt': (data) => (data.node ? ['bind', `→ ${data.node}`] : ['none', `${data.outcome || data.result || 'no node'}`]),
+  'sched.attempt': (data) => (data.node ? ['bind', `→ ${data.node}`] : ['unschedulable', `${data.outcome || data.result || 'no node'}`]),
   'sched.nominate': (data) => ['nominate', `nominated ${data.node || ''}`],
   'sched.victim': (data) => ['victim', `victim ${data.reason || ''}`],
   'kubelet.reject': (data) => ['reject', `rejected ${data.reason || ''}`],

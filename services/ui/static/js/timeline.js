@@ -152,7 +152,7 @@ function processTrack(pen, of, name, x, from, to, width, y, height, colours) {
 }
 
 const timeOf = (line) => line.t ?? (line.mono_ns || 0) / 1e9;
-const COLOUR = {bind: 'running', none: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', heal: 'running', command: 'accent', start: 'soft', violation: 'failed', pin: 'accent'};
+const COLOUR = {bind: 'running', unschedulable: 'pending', reject: 'failed', failed: 'failed', unbind: 'unbound', victim: 'unbound', nominate: 'pending', resize: 'kubelet', fault: 'failed', heal: 'running', command: 'accent', start: 'soft', violation: 'failed', pin: 'accent'};
 
 function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places, full) {
   const all = of.marks.value, middle = y + height / 2;
@@ -187,7 +187,7 @@ function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places
 function symbol(pen, kind, x, y) {
   const r = 4;
   pen.beginPath();
-  if (kind === 'reject' || kind === 'failed' || kind === 'violation') { pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r); pen.stroke(); } else if (kind === 'fault') { pen.moveTo(x, y - r); pen.lineTo(x + r, y + r); pen.lineTo(x - r, y + r); pen.closePath(); pen.fill(); } else if (kind === 'unbind' || kind === 'victim') { pen.moveTo(x + r, y - r + 1); pen.lineTo(x - r, y); pen.lineTo(x + r, y + r - 1); pen.stroke(); } else if (kind === 'pin') { pen.moveTo(x, y + r + 1); pen.lineTo(x - r, y - r); pen.lineTo(x + r, y - r); pen.closePath(); pen.fill(); } else if (kind === 'none' || kind === 'nominate') { pen.arc(x, y, r - 1, 0, 7); pen.stroke(); } else { pen.arc(x, y, r - 0.5, 0, 7); pen.fill(); }
+  if (kind === 'reject' || kind === 'failed' || kind === 'violation') { pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r); pen.stroke(); } else if (kind === 'fault') { pen.moveTo(x, y - r); pen.lineTo(x + r, y + r); pen.lineTo(x - r, y + r); pen.closePath(); pen.fill(); } else if (kind === 'unbind' || kind === 'victim') { pen.moveTo(x + r, y - r + 1); pen.lineTo(x - r, y); pen.lineTo(x + r, y + r - 1); pen.stroke(); } else if (kind === 'pin') { pen.moveTo(x, y + r + 1); pen.lineTo(x - r, y - r); pen.lineTo(x + r, y - r); pen.closePath(); pen.fill(); } else if (kind === 'unschedulable' || kind === 'nominate') { pen.arc(x, y, r - 1, 0, 7); pen.stroke(); } else { pen.arc(x, y, r - 0.5, 0, 7); pen.fill(); }
 }
 
 function axis(pen, x, from, to, width, y, colours) {

@@ -24,6 +24,11 @@ function move(changes) {
   go('objects', now.open ? [now.kind, now.open.ns || '-', now.open.name] : [now.kind], query);
 }
 
+/** Whether there is an object to look at: the one that is open, or the first of the list. */
+const isAny = () => Boolean(where().open || first.peek());
+/** Shows what is open, or the first of the list, as `tab`. @param {string} tab */
+const view = (tab) => move({open: where().open || first.peek(), tab});
+
 /** Loads again when one of `keys` changes, and while live at most once a second as versions go on. */
 function useAnswer(load, keys) {
   const [answer, setAnswer] = useState(/** @type {any} */ ({loading: true})), last = useRef(0), timer = useRef(0), current = useRef(0);
@@ -44,12 +49,15 @@ function useAnswer(load, keys) {
 }
 
 const wide = signal(false);
+/** The first object of the list: what keys for an object mean while none is open. */
+const first = signal(/** @type {{ns: string, name: string}|null} */ (null));
 
 function List({at}) {
   const [more, setMore] = useState(/** @type {any[]} */ ([])), [rest, setRest] = useState('');
   const answer = useAnswer((rv) => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv, limit: LIMIT}).then((value) => { setMore([]); setRest(value.continue || ''); return value; }), [at.kind, at.ns, at.q]);
   const found = answer.value;
   const rows = useMemo(() => (found ? [...found.rows, ...more] : []), [found, more]);
+  useEffect(() => { first.value = rows.length ? {ns: rows[0].ns || '', name: rows[0].name} : null; }, [rows]);
   useEffect(() => { if (found?.kind && typeof found.kind === 'string' && /^[a-z]/.test(found.kind) && found.kind !== at.kind && !at.open) go('objects', [found.kind], state.route.peek().query); }, [found]);
   const next = () => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv: state.live.peek() ? undefined : state.rv.peek(), limit: LIMIT, continue: rest}).then((value) => { setMore([...more, ...value.rows]); setRest(value.continue || ''); }, (error) => notify(error.message, 'bad'));
   if (answer.error) return html`<p class="error" role="alert">${answer.error.message}</p>`;
@@ -209,9 +217,9 @@ function Detail({at}) {
 function Objects() {
   const at = where(), field = useRef(/** @type {HTMLInputElement|null} */ (null));
   useEffect(() => register([
-    {id: 'objects.yaml', title: 'YAML of what is open', keys: ['y'], when: () => Boolean(where().open), run: () => move({tab: 'yaml'})},
-    {id: 'objects.describe', title: 'Describe what is open, with its events', keys: ['d'], when: () => Boolean(where().open) && document.activeElement?.getAttribute('role') !== 'slider', run: () => move({tab: 'describe'})},
-    {id: 'objects.versions', title: 'Versions of what is open, and what differs', keys: ['v'], when: () => Boolean(where().open), run: () => move({tab: 'versions'})},
+    {id: 'objects.yaml', title: 'YAML of what is open', keys: ['y'], when: isAny, run: () => view('yaml')},
+    {id: 'objects.describe', title: 'Describe what is open, with its events', keys: ['d'], when: () => isAny() && document.activeElement?.getAttribute('role') !== 'slider', run: () => view('describe')},
+    {id: 'objects.versions', title: 'Versions of what is open, and what differs', keys: ['v'], when: isAny, run: () => view('versions')},
     {id: 'objects.close', title: 'Close what is open', keys: ['Esc'], when: () => Boolean(where().open) && !state.overlay.peek(), run: () => move({open: null, a: 0, b: 0, tab: 'yaml'})},
     {id: 'objects.filter', title: 'Filter by name', keys: ['F'], run: () => field.current?.focus()},
   ].map((command) => ({group: 'objects', ...command}))), []);
