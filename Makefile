@@ -44,7 +44,7 @@ test-newest: $(READY) ## unit, component and architecture tests and all scenario
 	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
 	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
 
-browser: ## have Chromium for tests of the live page, where apt-get may install it; without one they skip
+browser: ## have Chromium for tests of the live page, where apt-get may install it, and a TypeScript compiler, where npm is; without them they skip
 ifeq ($(CHROMIUM),)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null \
@@ -53,6 +53,8 @@ ifeq ($(CHROMIUM),)
 else
 	@echo "$(CHROMIUM)"
 endif
+	@command -v npm >/dev/null || { echo "no npm: types of the live page are not checked"; exit 0; }; \
+	npm ci --prefix tests/browser/types --silent --no-fund --no-audit || echo "no TypeScript compiler could be installed: types of the live page are not checked"
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .

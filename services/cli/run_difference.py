@@ -103,7 +103,7 @@ def _show_first(first: Side, second: Side, found: Compared) -> None:
         rows.append((f"{each.at_s:.3f} s", _text(each.first), other))
     print_table(("TIME", first.label, second.label), rows)
     reasons = [(first.label, head.first), (second.label, head.second)]
-    if head.first is None or head.second is None:
+    if not any(side is not None and side.why.get("message") for side in (head.first, head.second)):
         latest = next((each for each in reversed(sides[:begin]) if each.is_same), None)
         reasons.append(("both", latest.first if latest is not None else None))
     for label, decision in reasons:

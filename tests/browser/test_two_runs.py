@@ -86,16 +86,17 @@ def test_10_the_first_difference_is_what_follows_the_rejection_and_both_panes_sh
     page = opened(new_page, both)
     first = expected["first"]
     at_s = first["at_s"]
-    assert "kubelet.unbind_call" == first["b"].event
+    assert ("phase", "Failed", "kubelet.unbind_call") == (first["a"].event, first["a"].outcome, first["b"].event)
     page.until("(at) => [...document.querySelectorAll('.pane')].every((pane) => Math.abs(pane.dataset.time - at) < 0.01)", at_s)  # fmt: skip
 
     left, right = panes(page)
     assert expected["difference_count"] == int(page.ask("() => document.querySelector('[data-differences]').dataset.differences"))  # fmt: skip
-    assert "no such decision" in left["text"]
+    assert re.search(r"event\s+phase.*outcome\s+Failed", left["text"], re.S)
     assert "kubelet.unbind_call" in right["text"]
     assert "replicaset/web#0" in left["text"]
     marked = "() => [...document.querySelectorAll('.pane')].map((pane) => [...pane.querySelectorAll('dd.differs')].map((each) => [each.previousElementSibling.textContent, each.querySelector('.tag').textContent]))"
-    assert [[["event", "differs"]], [[name, "differs"] for name in first["fields"]]] == page.ask(marked)
+    assert ["event", "outcome"] == first["fields"]
+    assert 2 * [[[name, "differs"] for name in first["fields"]]] == page.ask(marked)
     assert f"t = {at_s:.3f} s" in page.ask("() => document.querySelector('.lanes .words').textContent")
 
 
@@ -117,14 +118,15 @@ def test_10_brackets_walk_all_differences_and_end_at_the_ends(both, expected, ne
     assert min(expected["difference_count"], 1000) == page.ask(number)
 
 
-def test_10_the_second_difference_is_that_the_pod_failed_in_one_arm(both, expected, new_page):
+def test_10_the_second_difference_is_the_pod_that_replaces_it_in_one_arm(both, expected, new_page):
     page = opened(new_page, both)
     page.keys("]")
     page.until("() => document.querySelector('[data-difference]').dataset.difference === '2'")
     left, right = panes(page)
 
-    assert ("phase", "Failed") == (expected["differences"][1]["a"].event, expected["differences"][1]["a"].outcome)
-    assert "Failed" in left["text"]
+    second = expected["differences"][1]
+    assert ("replicaset/web#1", "sched.attempt", None) == (second["role"], second["a"].event, second["b"])
+    assert "replicaset/web#1" in left["text"]
     assert "no such decision" in right["text"]
 
 

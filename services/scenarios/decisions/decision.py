@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.api.identity import NODE_PREFIX
 from services.recordings.roles import Roles
 from services.telemetry.eventlog import Line
 
@@ -28,6 +29,7 @@ _NOISE = frozenset(("request_id", "unbind_count"))
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """One decision. `at_s`: seconds of the log's own clock. `name`: the object as it was called, `namespace/name`.
+    `component`: who decided; of what is read from commits the writer's name, where the log has it.
 
     `outcome`: `scheduled`, `unschedulable` or `error` of an attempt; `ok`, `conflict`, `unknown` or `error` of a bind;
     the reason of a rejection or an unbind; the requests that a resize came to; who asked for a deletion; the phase.
@@ -50,8 +52,12 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def actor(self) -> tuple[str, str]:
-        """Whose decisions about which role: those of one actor have an order, two actors are not compared in time."""
-        return self.role, self.event.partition(".")[0]
+        """Whose decisions about which role: those of one actor have an order, two actors are not compared in time.
+
+        A last phase that a node writes is its kubelet's decision: what one kubelet made of a pod (Failed) stands beside
+        what another made of it (an unbind)."""
+        is_kubelets = self.event == PHASE and self.component.startswith(NODE_PREFIX)
+        return self.role, "kubelet" if is_kubelets else self.event.partition(".")[0]
 
 
 class Decisions:
@@ -104,7 +110,7 @@ class Decisions:
             found = self._decided(line, PHASE, phase)
         if (is_gone or data.get("deletion")) and uid not in self._leaving:
             self._leaving.add(uid)
-            found = self._decided(line, DELETE, f"by {line.identity or data.get('identity') or '(unknown)'}")
+            found = self._decided(line, DELETE, f"by {_writer(line) or '(unknown)'}")
         if is_gone:
             self._phases.pop(uid, None)
             self._leaving.discard(uid)
@@ -113,8 +119,13 @@ class Decisions:
 
     def _decided(self, line: Line, event: str, outcome: str) -> Decision:
         assert line.obj is not None
-        role = self._roles.of(line.obj["uid"])
-        return Decision(line.mono_ns / 1e9, role, event, outcome, line.data.get("node", ""), _name(line.obj), line.comp)
+        role, component = self._roles.of(line.obj["uid"]), _writer(line) or line.comp
+        return Decision(line.mono_ns / 1e9, role, event, outcome, line.data.get("node", ""), _name(line.obj), component)
+
+
+def _writer(line: Line) -> str:
+    """Return who asked for a commit, or nothing where the log does not say."""
+    return line.identity or line.data.get("identity") or ""
 
 
 def _name(obj: dict[str, str]) -> str:

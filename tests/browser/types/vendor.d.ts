@@ -7,6 +7,7 @@ declare module 'preact' {
 }
 declare module 'preact/hooks' {
   export function useEffect(effect: () => void | (() => void), keys?: any[]): void;
+  export function useId(): string;
   export function useLayoutEffect(effect: () => void | (() => void), keys?: any[]): void;
   export function useMemo<T>(make: () => T, keys: any[]): T;
   export function useRef<T>(value: T): {current: T};

@@ -74,7 +74,7 @@ def test_arms_of_the_runaway_part_where_the_kubelet_unbinds(at_home, ended):
     found = compared(ended, "short.txt", *arms)
     _, out, _ = ended("diff", "short.txt", *arms)
 
-    assert (found["first"]["role"], found["first"]["a"]) == ("replicaset/web#0", None)
+    assert (found["first"]["role"], found["first"]["a"]["outcome"]) == ("replicaset/web#0", "Failed")
     assert found["first"]["b"]["event"] == "kubelet.unbind_call"
     assert found["last_same"]["event"] == "kubelet.reject"
     assert {"phase"} <= {each["a"]["event"] for each in found["differences"] if each["a"] and not each["b"]}

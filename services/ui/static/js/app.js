@@ -215,7 +215,7 @@ function shellCommands() {
     {id: 'shell.palette', title: 'All commands', keys: ['Ctrl+Shift+P', 'Meta+Shift+P'], inFields: true, run: () => { state.overlay.value = 'palette'; }},
     {id: 'shell.help', title: 'Keys', keys: ['?'], run: () => { state.overlay.value = 'help'; }},
     {id: 'shell.back', title: 'Close what lies over the page, or unselect', keys: ['Esc'], run: back},
-    {id: 'shell.list', title: 'Into the list of this page', keys: ['Down', 'j'], when: () => Boolean(listOf()) && [document.body, document.querySelector('main')].includes(document.activeElement), run: () => {
+    {id: 'shell.list', title: 'Into the list of this page', keys: ['Down', 'j'], when: () => Boolean(listOf()) && [document.body, document.querySelector('main')].some((each) => each === document.activeElement), run: () => {
       const list = listOf();
       list?.focus();
       list?.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));

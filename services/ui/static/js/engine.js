@@ -224,7 +224,7 @@ export async function showRun(id) {
   view.value = await openRun(id);
 }
 
-let inquiry = null;
+let inquiry = /** @type {AbortController|null} */ (null);
 /** Who waits for the state that a server seeks in one of its recordings, by run. */
 const sought = new Map();
 

@@ -131,7 +131,7 @@ export function Provenance({where, command}) {
 export function Comparison({made, Title = 'h2'}) {
   return html`<article class="comparison"><header><div class="toolbar"><${Title} class="title">${made.title || made.scenario}<//><span class="grow"></span><button class="small no-print" onClick=${() => window.print()}>print</button></div><p class="result">${made.result}</p>
       <p class="soft note">${made.shown.note}</p>${made.shown.about.length > 0 && html`<details class="about-part"><summary>About the scenario</summary>${made.shown.about.map((text) => html`<p key=${text}>${text}</p>`)}</details>`}</header>
-    ${(made.shown.first.length > 0 || made.measures.length > 0) && html`<${Measures} made=${made} />`}
-    <${Plots} made=${made} /><${Pods} made=${made} /><${Switches} made=${made} /><${Runs} made=${made} /><${EachSeed} made=${made} />
+    <${Plots} made=${made} />${(made.shown.first.length > 0 || made.measures.length > 0) && html`<${Measures} made=${made} />`}
+    <${Pods} made=${made} /><${Switches} made=${made} /><${Runs} made=${made} /><${EachSeed} made=${made} />
     <${Provenance} where=${made.shown.where} command=${made.provenance.command} /></article>`;
 }

@@ -323,9 +323,9 @@ function kindOf(kinds, given) {
   return found;
 }
 
-/** The last of an object's versions at or before rv. */
+/** The last of an object's versions at or before rv, or null. @param {any[]} versions @param {number} rv */
 function versionAt(versions, rv) {
-  let low = 0, high = versions.length - 1, found = null;
+  let low = 0, high = versions.length - 1, found = /** @type {any} */ (null);
   while (low <= high) {
     const middle = (low + high) >> 1;
     if (versions[middle].rv <= rv) { found = versions[middle]; low = middle + 1; } else high = middle - 1;

@@ -51,7 +51,7 @@ export class View {
     this.fromLines = false;
     this.firstHead = 0;
     /** A span that was missed: {from, to}, or null. */
-    this.gap = signal(null);
+    this.gap = signal(/** @type {{from: number, to: number, lines: number}|null} */ (null));
     /** Rows changed by the last patch, for pictures that draw only those: {table, rows} or null when everything is new. */
     this.changed = null;
     /** Functions that are called with each change, before signals: (change) => void; change is null for everything. @type {Set<(change: {table: string, rows: any}|null) => void>} */

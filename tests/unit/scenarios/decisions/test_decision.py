@@ -12,8 +12,8 @@ def line(ev, kind="Pod", name="p", uid="u", ns="default", *, at_s=1.0, node="", 
     return Line(1, 1, int(at_s * 1e9), "", comp, "0", ev, obj=obj, node=node, identity=identity, data=data)
 
 
-def commit(kind, name, uid, type_="ADDED", ns="default", **data):
-    made = line("store.commit", kind, name, uid, ns, comp="apiserver")
+def commit(kind, name, uid, type_="ADDED", ns="default", *, identity="", **data):
+    made = line("store.commit", kind, name, uid, ns, comp="apiserver", identity=identity)
     return msgspec.structs.replace(made, data={"type": type_, **data})
 
 
@@ -108,6 +108,20 @@ def test_steps_to_a_final_phase_are_decisions_and_each_is_one():
     )
 
     assert [each.what for each in found] == [("phase", "Failed", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("writer", "actor"),
+    [
+        ("system:node:n1", "kubelet"),
+        ("system:serviceaccount:kube-system:pod-garbage-collector", "phase"),
+        ("", "phase"),
+    ],
+)
+def test_a_last_phase_that_a_node_writes_is_its_kubelets_decision(writer, actor):
+    [found] = decided(commit("Pod", "p", "u", phase="Failed", node="n1", identity=writer))
+
+    assert (found.component, found.actor) == (writer or "apiserver", ("pod/p", actor))
 
 
 def test_a_deletion_is_decided_when_it_is_asked_for_by_who_asks():

@@ -52,6 +52,15 @@ def test_less_than_a_microsecond_is_the_same_time():
     assert compare([attempt("a", "n1", 1.0)], [attempt("a", "n1", 1.0 + 1e-9)], with_times=True).differences == []
 
 
+def test_a_pod_that_its_kubelet_failed_stands_beside_its_unbinding_in_the_other_run():
+    failed = Decision(1.2, "a", "phase", "Failed", "n1", component="system:node:n1")
+    unbound = Decision(1.4, "a", "kubelet.unbind_call", "OutOfcpu", "n1")
+
+    found = compare([rejected("a"), failed], [rejected("a"), unbound])
+
+    assert [(each.first, each.second) for each in found.differences] == [(failed, unbound)]
+
+
 def test_who_logs_first_of_two_actors_is_no_difference():
     bound = Decision(1.0, "a", "sched.bind_result", "ok", "n1")
 

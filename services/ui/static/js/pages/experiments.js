@@ -1,5 +1,5 @@
 // Launch a comparison, follow it, and read what came of it. In a file it is the comparison, or the run, that the file was written of.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useRef, useState} from 'keplab/html.js';
 import {state, notify} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
