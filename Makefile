@@ -10,8 +10,6 @@ SEED ?= 0
 WORKERS ?= 0
 KILLS ?= 500
 
-CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-
 .PHONY: help install hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
@@ -44,17 +42,17 @@ test-newest: $(READY) ## unit, component and architecture tests and all scenario
 	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
 	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
 
-browser: ## have Chromium for tests of the live page, where apt-get may install it, and a TypeScript compiler, where npm is; without them they skip
-ifeq ($(CHROMIUM),)
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null \
-	  || echo "no Chromium could be installed: tests of the live page skip"; \
-	else echo "no Chromium: tests of the live page skip; apt-get install chromium"; fi
-else
-	@echo "$(CHROMIUM)"
-endif
-	@command -v npm >/dev/null || { echo "no npm: types of the live page are not checked"; exit 0; }; \
-	npm ci --prefix tests/browser/types --silent --no-fund --no-audit || echo "no TypeScript compiler could be installed: types of the live page are not checked"
+browser: ## have what tests of the live page skip without: Chromium and Firefox where apt-get may install them, a TypeScript compiler where npm is
+	@has() { for each; do command -v $$each && return; done; return 1; }; \
+	may() { [ "$$(id -u)" = 0 ] && has apt-get >/dev/null; }; \
+	want() { \
+	  if may; then apt-get install -y -qq --no-install-recommends "$$@" >/dev/null && return; fi; \
+	  echo "$$1 is not there and could not be installed: tests of the live page that want it skip"; }; \
+	has chromium chromium-browser google-chrome && has firefox-esr firefox || { may && apt-get update -qq; }; \
+	has chromium chromium-browser google-chrome >/dev/null || want chromium fonts-dejavu-core; \
+	has firefox-esr firefox >/dev/null || want firefox-esr; \
+	if has npm >/dev/null; then npm ci --prefix tests/browser/types --silent --no-fund --no-audit || echo "no TypeScript compiler could be installed: types are not checked"; \
+	else echo "no npm: types of the live page are not checked"; fi
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .
