@@ -344,6 +344,7 @@ def test_3_a_link_that_is_cut_says_so_until_it_is_healed(page):
     page.until("() => document.querySelector('[data-process=controllers] .link.cut')")
     assert "✂ cut" in " ".join(cells(page, "controllers"))
     assert "✂" == page.ask("() => document.querySelector('[data-process=controllers] .link text').textContent")
+    assert "1 fault in force" == page.text("main .toolbar .state.broken")
     page.raw.click(".toolbar button:has-text('heal all')")
     page.until("() => !document.querySelector('.link.cut')")
 

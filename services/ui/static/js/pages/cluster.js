@@ -307,7 +307,7 @@ function Table() {
   ];
   const picked = selected ? (selected.kind === which ? rowOf(/** @type {any} */ (which), selected.ns, selected.name) : -1) : -1;
   const pick = (row) => select(which === 'nodes' ? {kind: 'nodes', ns: '', name: strings[n.name[row]]} : {kind: 'pods', ns: strings[p.ns[row]], name: strings[p.name[row]]});
-  return html`<div class="twin"><div class="toolbar"><button aria-pressed=${which === 'nodes'} onClick=${() => { tableOf.value = 'nodes'; }}>nodes</button><button aria-pressed=${which === 'pods'} onClick=${() => { tableOf.value = 'pods'; }}>pods</button><span class="soft">${count(slow.current.rows.length)} rows</span></div>
+  return html`<div class="twin"><div class="toolbar"><button aria-pressed=${which === 'nodes'} onClick=${() => { tableOf.value = 'nodes'; }}>nodes</button><button aria-pressed=${which === 'pods'} onClick=${() => { tableOf.value = 'pods'; }}>pods</button><span class="soft">${counted(slow.current.rows.length, 'row')}</span></div>
     <${VirtualTable} key=${which} label=${which} columns=${which === 'nodes' ? ofNodes : ofPods} rows=${slow.current.rows} keyOf=${(row) => row} picked=${picked} onPick=${pick} empty=${filterText.value.trim() ? `No ${which} fit the filter.` : `There are no ${which} at this version.`} /></div>`;
 }
 

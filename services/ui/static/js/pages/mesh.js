@@ -114,7 +114,7 @@ function Spark({name}) {
     return () => { seen.disconnect(); own.destroy(); };
   }, [name, theme]);
   useEffect(() => { plot.current?.setData(data()); });
-  return html`<div class="spark" ref=${box} role="img" aria-label="messages a second and p99 of ${name}, the last ten minutes"></div><p class="soft small-print"><span class="key-line solid"></span>messages/s <span class="key-line dashed"></span>p99, the last ten minutes</p>`;
+  return html`<div class="spark" ref=${box} role="img" aria-label="messages a second and p99 of ${name}, the last ten minutes"></div><p class="soft small-print"><span class="key-line solid"></span>messages/s <span class="key-line dashed"></span>p99, the last ten minutes, as far as this page was open</p>`;
 }
 
 /** One process, its buttons and its newest lines. */
@@ -193,7 +193,7 @@ function Mesh() {
   const row = laid.rows.find((each) => each.process.name === chosen.value), store = laid.stores.find((each) => each.name === chosen.value), linked = found.links?.length > 0;
   const onKey = (event, name) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); pick(name); } if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { event.preventDefault(); const all = [...event.currentTarget.closest('.mesh').querySelectorAll('[data-process]')]; all[Math.max(0, Math.min(all.length - 1, all.indexOf(event.currentTarget) + (event.key === 'ArrowDown' ? 1 : -1)))].focus(); } };
   return html`<div class="toolbar"><h1>Mesh</h1><span class="soft">${counted(found.processes.length, 'process', 'processes')}${away ? `, ${away} not ready` : ''}${linked ? ` · ${perSecond(total)} msg/s · worst p99 ${ms(worst)}` : ''}</span>${found.error && html`<span class="error">${found.error}</span>`}<span class="grow"></span>
-      ${(found.faults || []).length > 0 && html`<span class="state broken">${count(found.faults.length)} faults in force</span><button class="small" disabled=${Boolean(refused())} title=${refused() || undefined} onClick=${() => propose('heal', '')}>heal all</button>`}</div>
+      ${(found.faults || []).length > 0 && html`<span class="state broken">${counted(found.faults.length, 'fault')} in force</span><button class="small" disabled=${Boolean(refused())} title=${refused() || undefined} onClick=${() => propose('heal', '')}>heal all</button>`}</div>
     ${(found.conditions || []).map((each) => html`<p key=${each.type || each} class="banner">${typeof each === 'string' ? each : `${each.type || ''} ${each.message || each.reason || ''}`}</p>`)}
     <div class="split"><div class="main-part scroll"><div class="mesh ${linked ? '' : 'unlinked'}">
       <div class="stores">${laid.stores.map((process) => html`<button key=${process.name} class="store" data-process=${process.name} aria-pressed=${chosen.value === process.name} onClick=${() => pick(process.name)} onKeyDown=${(event) => onKey(event, process.name)}>
