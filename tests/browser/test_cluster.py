@@ -142,6 +142,27 @@ def test_after_many_moves_the_picture_has_as_many_pixels_of_each_colour_as_pods(
     assert [*counts, int(leaving.sum())] == drawn
 
 
+@pytest.mark.parametrize("mode", ["phase", "cpu", "pending"])
+def test_after_many_moves_the_picture_is_as_if_it_was_painted_anew(serve, new_page, mode):
+    """Where nodes have one colour, no pod that was bound leaves its own on one."""
+    served = serve(nodes=200, pods=3000)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    page.raw.select_option("main .toolbar select >> nth=0", mode)
+    for _ in range(10):
+        served.send(cluster.changes(300, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    differing = page.ask(
+        """async () => { await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        const {picture} = __keplab, drawn = picture.pixels.slice();
+        picture.paintAll();
+        return drawn.filter((pixel, at) => pixel !== picture.pixels[at]).length; }"""
+    )
+
+    assert 0 == differing
+
+
 def test_a_cluster_without_nodes_and_pods_says_so_in_the_picture_and_in_the_table(serve, new_page):
     page = new_page()
     page.open(serve(nodes=0, pods=0).address)

@@ -39,6 +39,9 @@ export function viewGap(c, row) {
   return Math.min(1, VIEW_SCALE * Math.max(Math.abs(c.req_cpu_m[row] - c.held_cpu_m[row]) / c.cpu_m[row], c.mem[row] ? Math.abs(c.req_mem[row] - c.held_mem[row]) / c.mem[row] : 0));
 }
 
+/** The block of a pod's slot, −1 for none. @param {number} slot */
+export function blockOf(slot) { return slot >= 0 ? Math.floor(slot / SLOTS) : slot <= -2 ? -2 - slot : -1; }
+
 function share(part, whole) { return whole ? part / whole : null; }
 
 /**
@@ -151,7 +154,6 @@ export class Picture {
       if (loose >= 0 && loose < this.nextLoose) this.nextLoose = loose;
     } else if (slot <= -2) this.crowded[-2 - slot] -= 1;
     this.slotOf[row] = -1;
-    return slot >= 0 ? Math.floor(slot / SLOTS) : slot <= -2 ? -2 - slot : -1;
   }
 
   /** What changed: rows of a table, or null for everything. */
@@ -167,20 +169,21 @@ export class Picture {
       this.ask();
       return;
     }
-    const c = pods.columns, heat = !MODES[this.mode].pods;
+    // Where nodes have one colour, pods are drawn only where they are on no node.
+    const c = pods.columns, drawn = MODES[this.mode].pods ? 0 : this.nodeRows;
+    const paint = (slot, block) => { if (block >= drawn) { if (slot >= 0 && !this.crowded[block]) this.paintSlot(slot); else this.paintBlock(block); } };
     if (this.slotOf.length < pods.rows) { const more = new Int32Array(pods.rows * 2).fill(-1); more.set(this.slotOf); this.slotOf = more; }
     for (let i = 0; i < change.rows.length; i++) {
       const row = change.rows[i], node = c.name[row] ? c.node[row] : -2, slot = this.slotOf[row];
-      const before = slot >= 0 ? Math.floor(slot / SLOTS) : slot <= -2 ? -2 - slot : -1;
+      const before = blockOf(slot);
       const same = before >= 0 && (node >= 0 ? before === node : node === -1 && before >= this.nodeRows);
       if (!same) {
         this.free(row);
         if (node !== -2 && !this.take(row, node)) { this.rebuild(); return; }
-        if (before >= 0 && !heat) { if (slot >= 0 && !this.crowded[before]) this.paintSlot(slot); else this.paintBlock(before); }
+        if (before >= 0) paint(slot, before);
       }
       const now = this.slotOf[row];
-      if (heat && now < this.nodeRows * SLOTS && before < this.nodeRows) continue;
-      if (now >= 0) { const block = Math.floor(now / SLOTS); if (this.crowded[block]) this.paintBlock(block); else this.paintSlot(now); } else if (now <= -2) this.paintBlock(-2 - now);
+      if (now !== -1) paint(now, blockOf(now));
     }
     this.ask();
   }

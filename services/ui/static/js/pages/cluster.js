@@ -2,7 +2,7 @@
 import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, view, select, rowOf, wallOf} from 'keplab/state.js';
 import {register, run} from 'keplab/commands.js';
-import {Picture, MODES, GROUPS, fragmentation, SLOTS} from 'keplab/picture.js';
+import {Picture, MODES, GROUPS, blockOf, fragmentation} from 'keplab/picture.js';
 import {parseFilter} from 'keplab/filter.js';
 import {VirtualTable} from 'keplab/table.js';
 import {cividis} from 'keplab/colours.js';
@@ -80,7 +80,7 @@ function Canvas() {
     picture.selectedPod = selected && selected.kind === 'pods' ? rowOf('pods', selected.ns, selected.name) : -1;
     const node = selected && selected.kind === 'nodes' ? rowOf('nodes', '', selected.name) : -1;
     const slot = picture.selectedPod >= 0 ? picture.slotOf[picture.selectedPod] : -1;
-    picture.selectedNode = node >= 0 ? node : slot >= 0 ? Math.floor(slot / SLOTS) : slot <= -2 ? -2 - slot : -1;
+    picture.selectedNode = node >= 0 ? node : blockOf(slot);
     picture.ask();
   }, [selected, state.columns.value.version]);
   return html`<div class="picture" ref=${box}>
