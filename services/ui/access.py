@@ -93,18 +93,22 @@ class Place(Protocol):
         ...
 
 
+class NoMeshError(MeshError):
+    """No mesh runs there."""
+
+
 class LocalMesh:
     """The mesh on a data directory of this machine."""
 
     can_kill = True
 
     def __init__(self, data: Path, *, may_write: bool = False) -> None:
-        """Raises: MeshError when none runs there, or it knows no `keplab:ui`."""
+        """Raises: NoMeshError when none runs there; MeshError when it knows no `keplab:ui`."""
         self._data = data.absolute()
         state = read_state(data)
         if state is None or not state.get("started"):
             starting = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}"
-            raise MeshError(f"{starting}; start one with `keplab up`, or show recordings with --run FILE.keprec")
+            raise NoMeshError(starting)
         try:
             reader = credentials.page_tokens(data)[PAGE.user]
             writer = credentials.admin_tokens(data)[ADMIN.user] if may_write else ""

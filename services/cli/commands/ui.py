@@ -105,6 +105,7 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     from services.recordings.writer import NotRecordable
     from services.runtime.config import MeshError
     from services.runtime.real import die_with_parent
+    from services.ui.access import NoMeshError
     from services.ui.run import LOOPBACK, Options, read_token, serve
     from services.ui.server import Settings
 
@@ -131,8 +132,9 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
         place = _place(data, given)
     except MeshError as error:
         if not given["runs"] or given["server"]:
-            fail(str(error), EXIT_FAILED)
-        click.secho(f"keplab: {error}; only the recordings are shown", err=True, fg="yellow")
+            hint = "; start one with `keplab up`, or show recordings with --run FILE.keprec"
+            fail(f"{error}{hint if isinstance(error, NoMeshError) else ''}", EXIT_FAILED)
+        click.secho(f"keplab: {error}: only the recordings are shown", err=True, fg="yellow")
         place = None
     recording = given["recording"] or data / "ui.keprec"
     options = Options(
