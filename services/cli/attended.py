@@ -239,7 +239,6 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         config=str(configuration) if configuration is not None else "",
     )
     settings: Settings | None = given["simulator"]
-    recorded = settings is not None and not any(each.startswith("scheduler.record=") for each in given["assignments"])
     own_schedulers = settings is None or settings.has_own_scheduler
     host_commands = ["--host-commands"] if given["host_commands"] else []
     options = MeshOptions(
@@ -253,7 +252,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         apiservers=given["apiservers"],
         rest_port=given["rest_port"],
         grpc_port=given["grpc_port"],
-        switches=(*(("scheduler.record=annotations",) if recorded else ()), *given["assignments"]),
+        switches=_switches(given),
         log_level=given["log_level"],
         arguments={
             "apiserver": [
@@ -295,6 +294,14 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         has_faults=given["faults"] or given["ui"],
     )
     return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show, has_page=given["ui"]))
+
+
+def _switches(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the switches of all processes: those that are given, and before them what other flags ask for."""
+    asked = {"scheduler.record=annotations": given["simulator"] is not None, "telemetry.queue_moves=on": given["ui"]}
+    named = {each.partition("=")[0] for each in given["assignments"]}
+    implied = (each for each, is_asked in asked.items() if is_asked and each.partition("=")[0] not in named)
+    return (*implied, *given["assignments"])
 
 
 def _crds(given: dict[str, Any]) -> list[str]:

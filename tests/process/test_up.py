@@ -128,6 +128,33 @@ def test_a_mesh_starts_serves_kubectl_and_leaves_no_process_and_no_port(tmp_path
     assert len(ROLES) == sum(line["ev"] == "proc.stop" and line["data"]["exit_code"] == 0 for line in lines)
 
 
+def test_the_page_is_served_beside_the_mesh_knows_all_moves_in_the_queue_and_ends_with_it(tmp_path):
+    data = str(tmp_path / "m")
+    began = keplab("up", "--data", data, "--engine", "memory", "--nodes", "1", "--ui", "--detach", "-o", "json")
+    assert 0 == began.returncode, began.stderr
+    status = json.loads(began.stdout)
+    page, port = status["page"].partition("#")[0], int(status["page"].split(":")[2].partition("/")[0])
+    try:
+        assert status["page"] == status_of(data)["page"]
+        with urllib.request.urlopen(page, timeout=10) as answer:
+            assert b"keplab" in answer.read()
+        assert ["telemetry.queue_moves=on"] == status["switches"]
+    finally:
+        assert 0 == keplab("down", "--data", data).returncode
+    assert not listens(port)
+
+
+def test_what_a_flag_asks_for_gives_way_to_the_switch_that_is_set(tmp_path):
+    data = str(tmp_path / "m")
+    quiet = ("--ui", "--set", "telemetry.queue_moves=off")
+    began = keplab("up", "--data", data, "--engine", "memory", "--nodes", "0", *quiet, "--detach", "-o", "json")
+    assert 0 == began.returncode, began.stderr
+    try:
+        assert ["telemetry.queue_moves=off"] == json.loads(began.stdout)["switches"]
+    finally:
+        assert 0 == keplab("down", "--data", data).returncode
+
+
 def test_a_killed_process_comes_back_and_status_says_what_happened(start, tmp_path):
     process = start(tmp_path)
     before = {p["name"]: p for p in ready(tmp_path)["processes"]}

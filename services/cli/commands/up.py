@@ -200,7 +200,11 @@ Examples:
     help="what events, spans and logs of all processes may take together; 0: no limit",
 )
 @click.option("--faults", is_flag=True, help="processes take faults of their links (`keplab ui --allow-break`)")
-@click.option("--ui", is_flag=True, help="serve the live page as well; with --faults")
+@click.option(
+    "--ui",
+    is_flag=True,
+    help="serve the live page as well; with --faults and every move in the scheduling queue as an event line",
+)
 @click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
