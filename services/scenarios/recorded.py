@@ -89,7 +89,7 @@ def explanation(
         "scores": why.get("scores", {}),
         "final": totals,
         "weights": why.get("weights", {}),
-        "message": "" if node else why.get("message", ""),
+        "message": "" if node else why.get("message", "") or _waits_for(status),
         "victims": why.get("victims", []),
         "preempted_by": why.get("preempted_by", ""),
         "nominated_node": status.get("nominatedNodeName") or why.get("nominated", ""),
@@ -97,6 +97,13 @@ def explanation(
         "would_fit_if": [],
         "left_out": [LEFT_OUT, *([] if has_scores or last is None else [NOT_SCORED])],
     }
+
+
+def _waits_for(status: dict[str, Any]) -> str:
+    """Return what the condition PodScheduled says of a pod that was not tried: of its gates, for example."""
+    conditions = status.get("conditions") or ()
+    waiting = (each for each in conditions if each.get("type") == "PodScheduled" and each.get("status") == "False")
+    return next((each.get("message", "") for each in waiting), "")
 
 
 def known_pods(recording: Recording, rv: int) -> list[str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from apiserver_fake.rest.tables import cells_of, columns_of
 from services.api.errors import ApiError
@@ -66,6 +67,7 @@ LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 20
+UNTRIED_MAX: Final = 1_000
 TRACES_MAX: Final = 200
 PAIRS_MAX: Final = 100
 """So many pairs of runs are compared in one file: all of 14 runs."""
@@ -249,8 +251,7 @@ def _segments(recording: Recording, parts: _Parts, whys: "_Whys") -> list[dict[s
         found.append({"rv": start[0], "t": start[1]})
         held.clear()
 
-    for version in recording.versions():
-        model.apply(version.rv, version.t, version.group_end, (recording.change(version),))
+    for version in recording.replayed(model):
         count += 1
         if not version.group_end:
             continue
@@ -315,7 +316,8 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
 
 
 class _Whys:
-    """Why each pod was where it was, after its last attempts and at the end; found while versions are folded."""
+    """Why each pod was where it was, after its last attempts and at the end; found while versions are folded. Pods that
+    no scheduler tried (gated ones, those made for a node) are explained at the end, UNTRIED_MAX of them."""
 
     def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
         self._recording = recording
@@ -323,7 +325,7 @@ class _Whys:
         for each in decisions:
             if each.event in SCHEDULER_EVENTS:
                 self.pods[each.name].append(each)
-        last = recording.rv_range[1]
+        self._last = last = recording.rv_range[1]
         self._asked: dict[int, list[str]] = defaultdict(list)
         """At which version what is to be said about whom."""
         for pod, own in self.pods.items():
@@ -336,18 +338,27 @@ class _Whys:
 
     def take(self, rv: int, model: Model) -> None:
         """Say what is to be said at this version, whose columns the model has."""
-        for pod in self._asked.get(rv, ()):
+        untried = self._untried(model) if rv == self._last else ()
+        for pod in (*self._asked.get(rv, ()), *untried):
             namespace, _, name = pod.partition("/")
             version = self._recording.version_of("pods", namespace, name, rv)
             pool = model.pool_of(version.uid) if version is not None else ""
-            found = explanation(self._recording, self.pods[pod], pod, rv, pool)
+            found = explanation(self._recording, self.pods.get(pod, ()), pod, rv, pool)
             if found is not None:
                 del found["would_fit_if"], found["wakes_on"]
                 self._found[pod].append({**found, "is_past": True})
 
     def documents(self) -> dict[str, dict[str, Any]]:
         """Return, by pod, its decisions, and the explanations in the order of versions."""
-        return {pod: {"decisions": self.pods[pod], "at": found} for pod, found in self._found.items()}
+        return {pod: {"decisions": self.pods.get(pod, []), "at": found} for pod, found in self._found.items()}
+
+    def _untried(self, model: Model) -> list[str]:
+        """Return pods that are there and that no scheduler decided about, those on no node first."""
+        pods, strings = model.columns("pods"), model.strings
+        rows = np.flatnonzero(pods["name"])
+        ordered = rows[np.argsort(pods["node"][rows] >= 0, kind="stable")]
+        names = (f"{strings[pods['ns'][row]]}/{strings[pods['name'][row]]}" for row in ordered)
+        return list(itertools.islice((name for name in names if name not in self.pods), UNTRIED_MAX))
 
 
 def _try(made: dict[str, Any], key: str, make: Callable[[], Any]) -> None:

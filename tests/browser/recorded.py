@@ -81,6 +81,8 @@ def long_history(changes=2600):
                 pod(f"p{which}", f"u{which}-{turn // 3}", node=f"n{which % 3}" if turn % 3 else "", phase=phase),
                 group_end=number % 5 != 0,
             )
+            pools = ("active", "unschedulable") if phase == "Pending" else ("",)
+            history.move(f"u{which}-{turn // 3}", pools[number % len(pools)])
     history.commit("pods", pod("last", "last"))
     return history
 
@@ -91,7 +93,8 @@ def record(path, history, *, arm="", seed=7, digest="", attempts=True):
     writer.begin(0.0, 1_800_000_000.0, is_virtual=True)
     for number, (line, event) in enumerate(zip(history.lines, history.events, strict=True)):
         writer.line(line)
-        writer.event(event)
+        if event is not None:
+            writer.event(event)
         if attempts and line.obj["kind"] == "Pod" and line.data["phase"] == "Pending" and line.data["type"] == "ADDED":
             bound = bool(line.rv % 2)
             data = (
@@ -119,7 +122,7 @@ def record(path, history, *, arm="", seed=7, digest="", attempts=True):
                     data=data,
                 )
             )
-        if line.data["type"] == "MODIFIED" and line.data.get("phase") == "Failed":
+        if line.data.get("type") == "MODIFIED" and line.data.get("phase") == "Failed":
             writer.line(
                 Line(
                     1,

@@ -53,6 +53,9 @@ def test_a_recording_is_folded_as_python_folds_it_and_seeking_back_gives_the_sam
             # Numbers of strings are the recording's, whatever was seen before.
             assert {table: found[table] for table in DERIVED_FROM_RECORDING} == columns_of(model)
             assert found["strings"][: len(model.strings)] == model.strings
+    assert {0, 2, 5} <= {pool for found in before.values() for pool in found["pods"]["pool"]}, (
+        "moves in the queue count"
+    )
 
 
 def test_a_version_inside_of_a_group_is_passed_back_to_the_end_of_the_one_before(replay, history, new_page):

@@ -7,6 +7,7 @@ import pytest
 
 from services.ui import page as ui_page
 from tests.browser import recorded
+from tests.unit.recordings.histories import History, node, pod
 
 
 def test_it_opens_from_disk_and_asks_no_server_for_anything(replay, new_page):
@@ -163,3 +164,29 @@ def test_a_name_cannot_end_the_element_that_holds_it(tmp_path):
 
     assert "</script><script>alert(1)</script>" == json.loads(index)["meta"]["runs"][0]["arm"]
     assert "alert(1)</script>" not in text
+
+
+def test_pods_that_no_scheduler_tried_say_so_and_what_they_wait_for(tmp_path, new_page):
+    blocked = "Scheduling is blocked due to non-empty scheduling gates"
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": blocked}
+    history = History()
+    history.commit("nodes", node("n1", "node-1"))
+    history.commit("pods", pod("gated", "u-gated", conditions=[gated]))
+    history.move("u-gated", "gated")
+    history.commit("pods", pod("for-n1", "u-for-n1", node="n1", phase="Running"))
+    path = recorded.record(tmp_path / "a.keprec", history, attempts=False)
+    page = new_page()
+    page.open(recorded.page_of(tmp_path, path))
+    page.ask("() => __keplab.select({kind: 'pods', ns: 'shop', name: 'gated'})")
+    page.keys("x")
+    page.until("() => document.querySelector('.overlay .facts')")
+    waiting = page.text(".overlay")
+    page.ask("() => __keplab.select({kind: 'pods', ns: 'shop', name: 'for-n1'})")
+    page.until("() => document.querySelector('.overlay h2').textContent === 'shop/for-n1'")
+    page.until("() => document.querySelector('.overlay .facts')?.textContent.includes('Running')")
+    placed = page.text(".overlay")
+
+    assert ["gated", blocked] == [page_line for page_line in waiting.splitlines() if page_line in ("gated", blocked)]
+    assert "No scheduler has tried it." in waiting
+    assert "No scheduler has tried it: it came with its node." in placed
+    assert "would_fit_if" in placed

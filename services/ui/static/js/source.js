@@ -278,7 +278,7 @@ export class ReplaySource {
   }
 
   async explain(ns, pod, rv = Infinity, run = this.index.first) {
-    const all = await this.precomputed(run, `explain/${ns}/${pod}`, `A decision about pod ${ns}/${pod}`);
+    const all = await this.precomputed(run, `explain/${ns}/${pod}`, `What a scheduler decided about pod ${ns}/${pod}`);
     const before = all.at.filter((each) => each.rv <= rv), found = before[before.length - 1];
     if (!found) throw new Refused({code: 404, reason: 'NotFound', message: `Pod ${ns}/${pod} was not tried yet at this version`});
     return {...found, decisions: all.decisions};

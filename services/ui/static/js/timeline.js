@@ -196,7 +196,8 @@ function axis(pen, x, from, to, width, y, colours) {
   pen.font = '11px system-ui, sans-serif'; pen.textBaseline = 'top';
   // Whole steps of what is written there: of the wall's clock, or of the run's.
   const shift = origin ? (origin / step - Math.floor(origin / step)) * step : 0;
-  for (let at = Math.ceil((from + shift) / step) * step - shift; at <= to; at += step) {
+  for (let number = Math.ceil((from + shift) / step); number * step - shift <= to; number++) {
+    const at = number * step - shift;
     pen.fillStyle = colours.line; pen.fillRect(x(at), 0, 1, y);
     pen.fillStyle = colours.soft;
     const text = origin ? moment(at + 1e-6, origin).slice(0, step >= 1 ? 8 : 12) : `${Number(at.toPrecision(12))} s`;

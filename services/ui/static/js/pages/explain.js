@@ -28,7 +28,7 @@ function Head({found}) {
   else if (pool) facts.push(html`<span class="phase phase-Pending">${pool}${found.pool_since_s !== null && found.pool_since_s !== undefined ? ` for ${span(found.pool_since_s)}` : ''}</span>`);
   else facts.push(html`<span class="phase phase-${found.phase || 'Pending'}">${found.phase || found.outcome || 'not in the queue'}</span>`);
   if (found.attempts) facts.push(html`<span>attempt ${found.attempts}</span>`);
-  if (found.evaluated !== undefined && found.evaluated !== null) facts.push(html`<span>${count(found.feasible_count ?? 0)} of ${counted(found.evaluated, 'node')} fit</span>`);
+  if (found.evaluated) facts.push(html`<span>${count(found.feasible_count ?? 0)} of ${counted(found.evaluated, 'node')} fit</span>`);
   if (found.next_attempt_in_s !== null && found.next_attempt_in_s !== undefined) facts.push(html`<span>next by time alone in ${span(found.next_attempt_in_s)}</span>`);
   if (found.nominated_node) facts.push(html`<span>nominated ${found.nominated_node}</span>`);
   if (found.gated_by) facts.push(html`<span>gated by ${found.gated_by}</span>`);
@@ -64,7 +64,7 @@ const GROUPS = [['answers', 'answers'], ['zone', 'zone and answers'], ['node', '
 function Filters({found}) {
   const [by, setBy] = useState(/** @type {any} */ ('answers'));
   const [only, setOnly] = useState(true), matrix = useMemo(() => filterMatrix(found, {onlyRejecting: only}), [found, only]);
-  if (!matrix.rows.length) return html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'Of a pod that was placed the record keeps how many nodes fitted, not what each filter said.' : found.is_past ? `Rejected by ${(found.rejected_by || []).join(', ') || 'no plugin that is recorded'}. ${found.left_out || ''}` : 'No filter was asked yet.'}</p>`;
+  if (!matrix.rows.length) return html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'Of a pod that was placed the record keeps how many nodes fitted, not what each filter said.' : found.is_past ? `Rejected by ${(found.rejected_by || []).join(', ') || 'no plugin that is recorded'}.` : 'No filter was asked yet.'}</p>`;
   const resolvable = matrix.rows.some((row) => row.resolvable !== null), rows = regrouped(matrix.rows, by, by === 'zone' ? zonesOf() : {}), left = rows.slice(ROWS).reduce((sum, row) => sum + row.count, 0);
   return html`<div class="toolbar"><label>group nodes by <select value=${by} onChange=${(event) => setBy(event.target.value)}>${GROUPS.map(([id, title]) => html`<option key=${id} value=${id}>${title}</option>`)}</select></label><label class="check"><input type="checkbox" checked=${only} onChange=${() => setOnly(!only)} /> only plugins that rejected</label></div>
     <div class="scroll-x"><table class="matrix" aria-label="answers of filters by node"><thead><tr>${by === 'zone' && html`<th scope="col">zone</th>`}<th scope="col">nodes</th><th scope="col" class="num">count</th>${matrix.plugins.map((plugin) => html`<th key=${plugin} scope="col">${plugin}</th>`)}${resolvable && html`<th scope="col">preemption</th>`}</tr></thead>
@@ -88,7 +88,13 @@ function Scores({found, mode, setMode}) {
     ${table.rows.length > SHOWN && html`<button class="small" onClick=${() => setAll(!all)}>${all ? 'fewer' : `${count(table.rows.length - SHOWN)} more rows`}</button>`}`;
 }
 
-const Unscored = ({found}) => html`<p class="soft">${found.outcome === 'scheduled' || found.node ? 'One node fitted, so none was scored.' : 'No node fitted, so none was scored.'}</p>`;
+const Unscored = ({found}) => {
+  const fit = found.feasible_count || 0, placed = found.outcome === 'scheduled' || found.node;
+  return html`<p class="soft">${fit > 1 ? `${count(fit)} nodes fitted; their scores were not recorded.` : fit || placed ? 'One node fitted, so none was scored.' : 'No node fitted, so none was scored.'}</p>`;
+};
+
+/** Whether a scheduler has tried the pod, or says now what it would find. */
+const isTried = (found) => Boolean(found.attempts || found.outcome || (found.decisions || []).length || (found.node_groups || []).length);
 
 /** Which node was chosen, and which others had as much. */
 function Chosen({table}) {
@@ -110,8 +116,8 @@ function Final({found}) {
 
 function WouldFit({found}) {
   const list = found.would_fit_if || [];
-  if (found.is_past) return html`<p class="soft">${found.left_out || 'What would help is only known now, not of the past.'}</p>`;
-  if (found.node) return null;
+  if (found.is_past) return html`<p class="soft small-print">Not known of the past: ${(found.left_out || []).join('; ')}.</p>`;
+  if (found.node || (found.gated_by && !list.length)) return null;
   if (!list.length) return html`<p class="soft">No single change of the pod or of one node would make it fit${found.pool ? '' : ', or it is not in the queue'}.</p>`;
   return html`<table aria-label="changes that would make it fit"><thead><tr><th>would fit if</th><th>then on</th><th><span class="sr-only">try it</span></th></tr></thead><tbody>${list.map((each) => {
     return html`<tr key=${each.change}><td class="wrap">${each.change}${each.before && each.after ? html` <span class="soft">(${each.before} → ${each.after})</span>` : ''}</td><td class="wrap">${nodesOf(each)}</td>
@@ -162,13 +168,14 @@ function Explain({close}) {
       : answer.error && !found ? html`<p class="error" role="alert">${answer.error.message}</p>` : !found ? html`<p class="empty">loading …</p>`
         : html`<${Head} found=${found} />
           ${found.is_past && html`<p class="soft small-print">As it was recorded at rv ${count(found.rv || state.rv.value)}.</p>`}
-          <${Tabs} label="what the plugins said" tabs=${TABS} shown=${shown} choose=${setTab} />
-          <div role="tabpanel" aria-label=${shown}>${shown === 'filter' ? html`<${Filters} found=${found} />` : shown === 'score' ? html`<${Scores} found=${found} mode=${mode} setMode=${setMode} />` : html`<${Final} found=${found} />`}</div>
+          ${isTried(found) ? html`<${Tabs} label="what the plugins said" tabs=${TABS} shown=${shown} choose=${setTab} />
+          <div role="tabpanel" aria-label=${shown}>${shown === 'filter' ? html`<${Filters} found=${found} />` : shown === 'score' ? html`<${Scores} found=${found} mode=${mode} setMode=${setMode} />` : html`<${Final} found=${found} />`}</div>`
+    : html`<p class="soft">No scheduler has tried it${found.node ? ': it came with its node' : ''}.</p>`}
           <${WouldFit} found=${found} />
           ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${counted(found.wakes_on.length, 'event')}</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
           ${(found.devices || []).length > 0 && html`<details><summary>devices on ${counted(found.devices.length, 'node')}</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}
           <${Victims} found=${found} />
-          <h3>Attempts</h3><${Attempts} pod=${pod} found=${found} />`}`;
+          ${isTried(found) && html`<h3>Attempts</h3><${Attempts} pod=${pod} found=${found} />`}`}`;
 }
 
 export const page = {id: 'explain', key: 'x', title: 'Explain the pod', icon: 'M12 17v.5M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .9-1 1.7v.5M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18Z', overlay: true, Component: Explain, commands: []};
