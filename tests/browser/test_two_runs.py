@@ -130,6 +130,20 @@ def test_10_the_second_difference_is_the_pod_that_replaces_it_in_one_arm(both, e
     assert "no such decision" in right["text"]
 
 
+def test_every_move_in_the_queue_of_a_simulation_is_shown(both, runs, new_page):
+    with Recording.open(runs["fail"]) as recording:
+        moves = len(list(recording.moves()))
+    page = new_page()
+    page.open(both)
+    page.keys("g", "q")
+    page.until("() => document.querySelector('[data-pool=active]')")
+    page.until("() => __keplab.state.lines.value.length > 0")
+
+    assert moves > 20
+    assert moves == page.ask("() => __keplab.state.lines.value.filter((line) => line.ev === 'sched.moved').length")
+    assert "sampled" not in page.text("main .toolbar")
+
+
 def test_11_equal_arms_have_no_difference_and_nothing_is_marked(equal, new_page):
     page = opened(new_page, equal)
     page.ask("() => __keplab.go('difference', ['0', '1'])")

@@ -58,6 +58,7 @@ class Aside:
     """An event log without the lines of one event: `take` gets these instead, so that they are no part of the digest.
 
     Measures read more than the log of a simulation has; its digest is the same whether anything is measured or not.
+    These lines are numbered by themselves, under a name beside the incarnation's: readers know a line by both.
     """
 
     log: EventLog
@@ -66,6 +67,7 @@ class Aside:
     clock: SimClock
     event: str
     take: Callable[[Line], None]
+    written: int = 0
 
     def write(self, ev: str, **fields: Any) -> None:
         """Append one line, here or there."""
@@ -75,7 +77,9 @@ class Aside:
         kind, namespace, name, uid = fields["obj"]
         obj = {"kind": kind, "ns": namespace, "name": name, "uid": uid}
         now_ns = int(self.clock.now() * 1e9)
-        self.take(Line(1, 0, now_ns, "", self.component, self.incarnation, ev, obj=obj, data=fields["data"]))
+        self.written += 1
+        beside = f"{self.incarnation}-{ev}"
+        self.take(Line(1, self.written, now_ns, "", self.component, beside, ev, obj=obj, data=fields["data"]))
 
 
 class LivingLog:
