@@ -34,6 +34,9 @@ function workerAddress() {
 export async function start() {
   worker = new Worker(workerAddress());
   worker.onmessage = (event) => receive(event.data);
+  const looked = () => worker.postMessage({t: 'seen', is: !document.hidden});
+  document.addEventListener('visibilitychange', looked);
+  looked();
   source = ReplaySource.present() ? new ReplaySource() : new LiveSource();
   await source.open();
   const meta = await source.meta();
