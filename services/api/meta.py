@@ -81,7 +81,10 @@ class ObjectMeta(View, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner reference with `controller: true`, if any."""
-        return next((reference for reference in self.owner_references if reference.controller), None)
+        for reference in self.owner_references:
+            if reference.controller:
+                return reference
+        return None
 
 
 class ObjectView(View, frozen=True):

@@ -6,7 +6,7 @@ in integers, so that it is the same however it was come to.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -56,7 +56,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Table:
-    """Columns that grow, and which of their rows are free."""
+    """Columns that grow, and which of their rows are free. They lie row by row, so that a row is read and written at
+    once."""
 
     def __init__(self, specs: tuple[Spec, ...], unshown: tuple[Spec, ...] = ()) -> None:
         """`unshown`: columns that `of` and `all` leave out."""
@@ -67,7 +68,13 @@ class Table:
         """By uid."""
         self.changed: dict[int, None] = {}
         self._free: list[int] = []
-        self._columns = frames.empty(self.specs, _ROWS_BEGUN)
+        self._dtype = np.dtype(
+            [(each.name, frames.TYPES[each.type], each.width if each.width > 1 else ()) for each in self.specs]
+        )
+        self._hold(np.zeros(_ROWS_BEGUN, self._dtype))
+
+    def _hold(self, rows: Array) -> None:
+        self._rows, self._columns = rows, {spec.name: rows[spec.name] for spec in self.specs}
 
     def __getitem__(self, name: str) -> Array:
         return self._columns[name][: self.size]
@@ -81,16 +88,15 @@ class Table:
         else:
             slot = self.size
             self.size += 1
-            if self.size > len(self._columns["name"]):
-                for name, values in self._columns.items():
-                    self._columns[name] = np.concatenate((values, np.zeros_like(values)))
+            if self.size > len(self._rows):
+                self._hold(np.concatenate((self._rows, np.zeros_like(self._rows))))
         self.slots[uid] = slot
         return slot
 
     def restore(self, size: int, slots: Array, columns: Mapping[str, Array]) -> None:
         """Have these rows in these slots, and nothing else; which uids they are of, `name` says."""
         self.size = size
-        self._columns = frames.empty(self.specs, max(size, _ROWS_BEGUN))
+        self._hold(np.zeros(max(size, _ROWS_BEGUN), self._dtype))
         for name, values in columns.items():
             self._columns[name][slots] = values
 
@@ -104,8 +110,7 @@ class Table:
         slot = self.slots.pop(uid, None)
         if slot is not None:
             heapq.heappush(self._free, slot)
-            for values in self._columns.values():
-                values[slot] = 0
+            self._rows[slot] = 0
             self.changed[slot] = None
         return slot
 
@@ -115,14 +120,26 @@ class Table:
             self._columns[name][slot] = value
         self.changed[slot] = None
 
-    def row(self, slot: int, names: Iterable[str]) -> list[Any]:
-        """Return these columns of a row, as Python's own values."""
-        columns = self._columns
-        return [columns[name].item(slot) for name in names]
+    def row(self, slot: int) -> tuple[Any, ...]:
+        """Return a row as Python's own values, in the order of `specs`."""
+        found: tuple[Any, ...] = self._rows.item(slot)
+        return found
+
+    def put(self, slot: int, row: tuple[Any, ...]) -> None:
+        """Set a row, values in the order of `specs`."""
+        self._rows[slot] = row
+        self.changed[slot] = None
+
+    def fill(self, slots: Sequence[int], values: Mapping[str, Any]) -> None:
+        """Set columns of several rows, each column's values in the order of `slots`."""
+        for name, column in values.items():
+            self._columns[name][slots] = column
+        self.changed.update(dict.fromkeys(slots))
 
     def of(self, rows_wanted: Array) -> dict[str, Array]:
         """Return these rows."""
-        return {name: self._columns[name][rows_wanted] for name in self.shown}
+        found = self._rows[rows_wanted]
+        return {name: found[name] for name in self.shown}
 
     def all(self) -> dict[str, Array]:
         """Return all rows, free ones included."""
@@ -138,15 +155,15 @@ class _Use:
         self.cpu = self.memory = self.devices = self.requesting = self.held_cpu = self.held_memory = 0
         self.phases = [0] * len(rows.PHASES)
 
-    def add(self, row: PodRow, sign: int) -> None:
-        self.phases[row.phase] += sign
-        if row.phase not in ENDED:
-            self.cpu += sign * row.cpu
-            self.memory += sign * row.memory
-            self.devices += sign * row.devices
+    def add(self, pod: "_Pod", sign: int) -> None:
+        self.phases[pod.phase] += sign
+        if pod.phase not in ENDED:
+            self.cpu += sign * int(pod.cpu_m)
+            self.memory += sign * int(pod.mem)
+            self.devices += sign * int(pod.own_devices)
             self.requesting += sign
-            self.held_cpu += sign * row.held_cpu
-            self.held_memory += sign * row.held_memory
+            self.held_cpu += sign * int(pod.held_cpu_m)
+            self.held_memory += sign * int(pod.held_mem)
 
 
 class _Devices:
@@ -215,10 +232,38 @@ class _Devices:
         return {each.node for each in self._slices.get(pool, {}).values() if each.node}
 
 
-_TEXTS: Final = ("name", "ns", "node_name", "owner", "reason", "nominated_name")
-_PLAIN: Final = ("phase", "priority", "flags", "created")
-_SIZES: Final = ("cpu_m", "mem", "own_devices", "held_cpu_m", "held_mem")
-"""Columns of a pod, as `PodRow` is made of them."""
+class _Pod(NamedTuple):
+    """A row of the pods' table: POD_COLUMNS and `_UNSHOWN`."""
+
+    name: int
+    ns: int
+    node: int
+    phase: int
+    pool: int
+    priority: int
+    cpu_m: float
+    mem: float
+    owner: int
+    role: int
+    role_number: int
+    flags: int
+    reason: int
+    created: float
+    nominated: int
+    held_cpu_m: float
+    held_mem: float
+    node_name: int
+    nominated_name: int
+    own_devices: float
+
+    @property
+    def counted(self) -> tuple[float, ...]:
+        """What its node's sums are made of."""
+        return (self.node_name, self.phase, self.cpu_m, self.mem, self.own_devices, self.held_cpu_m, self.held_mem)
+
+
+_NO_POD: Final = _Pod(0, 0, -1, *(0,) * 11, -1, *(0,) * 5)
+assert _Pod._fields == tuple(spec.name for spec in (*POD_COLUMNS, *_UNSHOWN))
 
 
 class _Restored(NamedTuple):
@@ -334,24 +379,40 @@ class Model:
         """Return the row of a pod, None when there is none."""
         return self._row_of_pod(self.uid_of(namespace, name))
 
+    def _pod(self, uid: str) -> _Pod | None:
+        """Return the columns of a pod, None when there is none with that uid."""
+        slot = self.pods.slots.get(uid)
+        return _Pod._make(self.pods.row(slot)) if slot is not None else None
+
     def _row_of_pod(self, uid: str) -> PodRow | None:
         """Return what the columns say of a pod, None when there is none with that uid."""
-        slot = self.pods.slots.get(uid)
-        if slot is None:
+        pod = self._pod(uid)
+        if pod is None:
             return None
-        name, ns, node, owner, reason, nominated = (self.strings[at] for at in self.pods.row(slot, _TEXTS))
-        phase, priority, flags, created = self.pods.row(slot, _PLAIN)
-        cpu, memory, devices, held_cpu, held_memory = map(int, self.pods.row(slot, _SIZES))
-        sizes, held = (cpu, memory, devices), (held_cpu, held_memory)
-        return PodRow(name, ns, uid, node, phase, priority, *sizes, owner, flags, reason, created, nominated, *held)
+        text = self.strings
+        return PodRow(
+            name=text[pod.name],
+            namespace=text[pod.ns],
+            uid=uid,
+            node=text[pod.node_name],
+            phase=pod.phase,
+            priority=pod.priority,
+            cpu=int(pod.cpu_m),
+            memory=int(pod.mem),
+            devices=int(pod.own_devices),
+            owner=text[pod.owner],
+            flags=pod.flags,
+            reason=text[pod.reason],
+            created=pod.created,
+            nominated=text[pod.nominated_name],
+            held_cpu=int(pod.held_cpu_m),
+            held_memory=int(pod.held_mem),
+        )
 
     def role_of(self, uid: str) -> str:
         """Return the role of a pod, "" when there is none with that uid."""
-        slot = self.pods.slots.get(uid)
-        if slot is None:
-            return ""
-        role, number = self.pods.row(slot, ("role", "role_number"))
-        return role_of_parts(self.strings[role], number)
+        pod = self._pod(uid)
+        return role_of_parts(self.strings[pod.role], pod.role_number) if pod is not None else ""
 
     def keys(self, resource: str) -> list[tuple[str, str]]:
         """Return namespace and name of all objects of a kind of which there are rows."""
@@ -423,68 +484,81 @@ class Model:
         return found
 
     def _set_pod(self, change: Change, row: PodRow | None) -> None:
-        names = self._pod_uids.setdefault(change.namespace, {})
-        known = names.get(change.name)
-        # A uid that is another one than was known: the deletion between them was not seen.
-        if known is not None and (row is None or known != row.uid):
-            self._drop_pod(known)
-            del names[change.name]
-        if row is None:
-            if not names:
+        before = self._pod(row.uid) if row is not None else None
+        if before is None:
+            names = self._pod_uids.setdefault(change.namespace, {})
+            # A uid that is another one than was known: the deletion between them was not seen.
+            if (known := names.pop(change.name, None)) is not None:
+                self._drop_pod(known)
+            if row is not None:
+                self._add_pod(change, row, names)
+            elif not names:
                 del self._pod_uids[change.namespace]
             return
-        before = self._row_of_pod(row.uid)
-        if before == row:
+        assert row is not None
+        pod = self._pod_of(row, before)
+        if pod == before:
             return
-        number = self.number
-        values: dict[str, Any] = {
-            "name": number(row.name),
-            "ns": number(row.namespace),
-            "node": self._slot_of_node(row.node),
-            "phase": row.phase,
-            "priority": row.priority,
-            "cpu_m": row.cpu,
-            "mem": row.memory,
-            "own_devices": row.devices,
-            "owner": number(row.owner),
-            "flags": row.flags,
-            "reason": number(row.reason),
-            "created": row.created,
-            "node_name": number(row.node),
-            "nominated": self._slot_of_node(row.nominated),
-            "nominated_name": number(row.nominated),
-            "held_cpu_m": row.held_cpu,
-            "held_mem": row.held_memory,
-        }
-        if before is not None:
+        if pod.counted != before.counted:
             self._count_pod(before, -1)
-        else:
-            # One text, whoever holds it.
-            names[self.strings[values["name"]]] = row.uid
-            role = self.roles.of_pod(row.uid, change.namespace, change.name, _owners(change), self.role_of)
-            stem, role_number = parts_of(role)
-            pool = self._pools.get(row.uid, 0)
-            values |= {"role": number(stem), "role_number": role_number, "pool": pool}
-        self._count_pod(row, 1)
-        self.pods.set(self.pods.take(row.uid), values)
+            self._count_pod(pod, 1)
+        self.pods.put(self.pods.slots[row.uid], pod)
+
+    def _add_pod(self, change: Change, row: PodRow, names: dict[str, str]) -> None:
+        pod = self._pod_of(row, _NO_POD._replace(name=self.number(row.name), ns=self.number(row.namespace)))
+        # One text, whoever holds it.
+        names[self.strings[pod.name]] = row.uid
+        role = self.roles.of_pod(row.uid, change.namespace, change.name, _owners(change), self.role_of)
+        stem, role_number = parts_of(role)
+        pod = pod._replace(role=self.number(stem), role_number=role_number, pool=self._pools.get(row.uid, 0))
+        self._count_pod(pod, 1)
+        self.pods.put(self.pods.take(row.uid), pod)
+
+    def _pod_of(self, row: PodRow, before: _Pod) -> _Pod:
+        """Return the columns of a row. `before`: of the same pod; what stays as it is, is taken from there."""
+        number = self.number
+        owner, reason, node_name = number(row.owner), number(row.reason), number(row.node)
+        return _Pod(
+            before.name,
+            before.ns,
+            before.node if node_name == before.node_name else self._slot_of_node(row.node),
+            row.phase,
+            before.pool,
+            row.priority,
+            row.cpu,
+            row.memory,
+            owner,
+            before.role,
+            before.role_number,
+            row.flags,
+            reason,
+            row.created,
+            self._slot_of_node(row.nominated),
+            row.held_cpu,
+            row.held_memory,
+            node_name,
+            number(row.nominated),
+            row.devices,
+        )
 
     def _drop_pod(self, uid: str) -> None:
-        row = self._row_of_pod(uid)
-        assert row is not None
+        pod = self._pod(uid)
+        assert pod is not None
         self._pools.pop(uid, None)
         self.pods.release(uid)
-        self._count_pod(row, -1)
+        self._count_pod(pod, -1)
 
-    def _count_pod(self, row: PodRow, sign: int) -> None:
-        if not row.node:
+    def _count_pod(self, pod: _Pod, sign: int) -> None:
+        node = self.strings[pod.node_name]
+        if not node:
             return
-        use = self._uses.get(row.node)
+        use = self._uses.get(node)
         if use is None:
-            use = self._uses[row.node] = _Use()
-        use.add(row, sign)
+            use = self._uses[node] = _Use()
+        use.add(pod, sign)
         if sign < 0 and not any(use.phases):
-            del self._uses[row.node]
-        self._stale[row.node] = None
+            del self._uses[node]
+        self._stale[node] = None
 
     def _set_node(self, name: str, row: NodeRow | None) -> None:
         before = self._node_rows.get(name)
@@ -537,26 +611,26 @@ class Model:
 
     def _settle(self) -> None:
         """Write the sums of nodes into their columns."""
-        for name in self._stale:
-            row = self._node_rows.get(name)
-            if row is None:
-                continue
-            use = self._uses.get(name) or _Use()
-            numa = self._numa.get(name) or NumaRow(name)
-            published, held = self._devices.of(name)
-            self.nodes.set(
-                self.nodes.slots[row.uid],
+        names = [name for name in self._stale if name in self._node_rows]
+        if names:
+            rows_of = [self._node_rows[name] for name in names]
+            none, idle = NumaRow(""), _Use()
+            numa = [self._numa.get(name, none) for name in names]
+            uses = [self._uses.get(name, idle) for name in names]
+            devices = [self._devices.of(name) for name in names]
+            self.nodes.fill(
+                [self.nodes.slots[row.uid] for row in rows_of],
                 {
-                    "numa": [milli / 1000 for milli in numa.allocatable],
-                    "devices": row.devices + published,
-                    "req_cpu_m": use.cpu,
-                    "req_mem": use.memory,
-                    "req_pods": min(use.requesting, _U16_MAX),
-                    "used_devices": use.devices + held,
-                    "phases": [min(count, _U16_MAX) for count in use.phases],
-                    "numa_req": [milli / 1000 for milli in numa.allocated],
-                    "held_cpu_m": use.held_cpu,
-                    "held_mem": use.held_memory,
+                    "numa": np.array([each.allocatable for each in numa]) / 1000,
+                    "devices": [row.devices + published for row, (published, _) in zip(rows_of, devices, strict=True)],
+                    "req_cpu_m": [use.cpu for use in uses],
+                    "req_mem": [use.memory for use in uses],
+                    "req_pods": [min(use.requesting, _U16_MAX) for use in uses],
+                    "used_devices": [use.devices + held for use, (_, held) in zip(uses, devices, strict=True)],
+                    "phases": np.minimum([use.phases for use in uses], _U16_MAX),
+                    "numa_req": np.array([each.allocated for each in numa]) / 1000,
+                    "held_cpu_m": [use.held_cpu for use in uses],
+                    "held_mem": [use.held_memory for use in uses],
                 },
             )
         self._stale.clear()
@@ -640,7 +714,7 @@ class Model:
         for pod, slot in _pod_rows(strings, pods):
             self._pod_uids.setdefault(pod.namespace, {})[pod.name] = pod.uid
             self.pods.slots[pod.uid] = slot
-            self._count_pod(pod, 1)
+            self._count_pod(_Pod._make(self.pods.row(slot)), 1)
         self.pods.name(self.pods.slots)
         self._stale.clear()
 

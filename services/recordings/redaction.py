@@ -66,7 +66,7 @@ def redacted_secret(secret: Document) -> Document:
 
 def redacted_text(text: bytes) -> bytes:
     """Return JSON (or any text) without the tokens, credentials and private keys that stand in it."""
-    if not _may_leak(text):
+    if not may_leak(text):
         return text
     text = _PRIVATE_KEY.sub(_shown, text)
     text = _TOKEN.sub(_shown, text)
@@ -74,18 +74,16 @@ def redacted_text(text: bytes) -> bytes:
     return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
 
 
-def _may_leak(text: bytes) -> bool:
-    # Every line and every body passes here: substrings are found many times faster than patterns.
+def may_leak(text: bytes) -> bool:
+    """Whether anything in JSON (or any text) may have to be hidden. What is said of many lines holds for each."""
+    # Every line and every body passes here: a rare byte is looked for first, which is many times faster than a word,
+    # as a word is than a pattern.
     return (
-        b"eyJ" in text
-        or b"earer " in text
-        or b"asic " in text
-        or b"PRIVATE KEY" in text
-        or b"client-key-data" in text
-        or b"token:" in text
-        or b"password:" in text
-        or b'oken\\"' in text
-        or b'assword\\"' in text
+        b"client-key-data" in text
+        or (b"J" in text and b"eyJ" in text)
+        or (b" " in text and (b"earer " in text or b"asic " in text or b"PRIVATE KEY" in text))
+        or (b"oken" in text and (b"token:" in text or b'oken\\"' in text))
+        or (b"assword" in text and (b"password:" in text or b'assword\\"' in text))
     )
 
 

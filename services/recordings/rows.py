@@ -6,6 +6,7 @@ is in docs/reference/recordings.md.
 Source: KEP-753, KEP-1287, KEP-4671, kubelet-unbinding 4.1, kep-5836 4.
 """
 
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
@@ -135,10 +136,10 @@ def pod_row(document: bytes | Document) -> PodRow | None:
         return None
     meta, spec, status = pod.metadata, pod.spec, pod.status
     try:
-        in_use, allocated = as_in_use(pod), as_allocated(pod)
+        in_use = as_in_use(pod)
         requests = pod_requests(in_use)
-        # Both are the pod itself, unless its node says otherwise.
-        held = requests if allocated is in_use else pod_requests(allocated)
+        # The pod itself, unless its node says otherwise: then it is what is allocated as well.
+        held = requests if in_use is pod else pod_requests(as_allocated(pod))
         held = held if status.start_time else {}
     except ValueError:
         requests = held = {}
@@ -285,7 +286,9 @@ def _taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
+@lru_cache(maxsize=1024)
 def _moment(text: str) -> float:
+    # What is made in one second says the same.
     try:
         return parse_time(text) if text else 0.0
     except ValueError:

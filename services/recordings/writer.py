@@ -198,6 +198,8 @@ class Writer:
         is_new = obj["uid"] not in self._known_uids
         self._known_uids.add(obj["uid"])
         sha = self._late.pop(rv, "") or data.get("content_sha256", "")
+        # Of a version whose body is recorded already facts say nothing.
+        has_facts = resource in FACTS_FOR and sha not in self._places
         self._unflushed[rv] = len(self._waiting)
         self._waiting.append(
             Version(
@@ -218,7 +220,7 @@ class Writer:
                 req_id=line.req_id,
                 trace_id=line.trace_id,
                 owners=tuple(data.get("owners", ())) if is_new else (),
-                facts={} if resource not in FACTS_FOR else {k: v for k, v in data.items() if k not in _NO_FACTS},
+                facts={k: v for k, v in data.items() if k not in _NO_FACTS} if has_facts else {},
             )
         )
         self.version_count += 1

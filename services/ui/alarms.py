@@ -5,6 +5,7 @@ many to read again, nothing is judged, and the page says why.
 """
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,8 @@ from services.api.switches import Switches
 from services.recordings import frames
 from services.runtime.faults.breaking import Wanted
 from services.scenarios.invariants.auditor import Auditor, Violation
-from services.ui.lines import Entry
+from services.telemetry.eventlog import Line
+from services.ui.lines import COMMIT, Entry
 from services.ui.live import Live
 
 LINES_MAX: Final = 400_000
@@ -32,6 +34,21 @@ NOT_JUDGED: Final = {
 """Invariants that say nothing of a mesh that serves clients, and why."""
 ACKNOWLEDGED: Final = "I13"
 """The invariant that what was acknowledged is stored: each violation is a write that was lost."""
+
+
+_AGAIN: Final = ("kind", "ns", "name", "uid", "node", "phase", "type", "verb", "subresource")
+
+
+def _share_texts(line: Line) -> None:
+    """Have the texts of a commit be held once that come again in every line about an object: they are kept for as many
+    versions as are judged."""
+    if line.ev != COMMIT:
+        return
+    fields: dict[str, Any]
+    for fields in (line.obj or {}, line.data):
+        for name in _AGAIN:
+            if type(value := fields.get(name)) is str:
+                fields[name] = intern(value)
 
 
 class Fault:
@@ -121,6 +138,7 @@ class Alarms:
             )
         auditor, feed = self._auditor, self._live.line_feed
         for entry in entries:
+            _share_texts(entry.line)
             auditor.take(entry.line)
         if feed is not None and feed.missing:
             self._end(f"lines of the event log are missing: {feed.missing}")

@@ -4,18 +4,19 @@ The auditor's reader (`services.scenarios.processes.event_files`) ends at the fi
 and notes that something is missing.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
+from operator import attrgetter
 from pathlib import Path
-from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from services.api.errors import UNREADABLE
 from services.recordings.format import DELETED, MODIFIED
-from services.recordings.redaction import redacted_line, redacted_text
+from services.recordings.redaction import may_leak, redacted_line, redacted_text
 from services.telemetry.eventlog import Line
 from services.telemetry.pieces import files_of
 
@@ -29,7 +30,8 @@ NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.cl
 _HEARTBEATS: Final = "Lease"
 _FINAL: Final = frozenset(("Failed", "Succeeded"))
 COMMIT: Final = "store.commit"
-_AGAIN: Final = ("kind", "ns", "name", "uid", "node", "phase", "type", "verb", "subresource")
+MOMENT: Final = attrgetter("line.mono_ns")
+"""Of an entry: when its line was written, by the monotonic clock."""
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -99,7 +101,7 @@ class LineFeed:
             self._whole(name, [(path, _size(path)) for path in pieces])
             for name, pieces in files_of(self._folder).items()
         ]
-        yield from merge(*files, key=lambda entry: entry.line.mono_ns)
+        yield from merge(*files, key=MOMENT)
 
     def _whole(self, name: str, pieces: Sequence[tuple[Path, int]]) -> Iterator[Entry]:
         """Yield what a file has had when this was begun, however fast it grows."""
@@ -119,7 +121,7 @@ class LineFeed:
         for name, pieces in files.items():
             for path in pieces:
                 found += self._added(name, path)
-        found.sort(key=lambda entry: entry.line.mono_ns)
+        found.sort(key=MOMENT)
         return found
 
     def _added(self, name: str, path: Path) -> Iterator[Entry]:
@@ -136,8 +138,9 @@ class LineFeed:
         # One that is longer than all that is read at once is no line: what follows it is read.
         whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == READ_BYTES_MAX else b"")
         self._offsets[path] = offset + len(whole)
+        is_harmless = not may_leak(whole)
         for raw in whole.splitlines():
-            entry = entry_of(raw)
+            entry = entry_of(raw, is_harmless=is_harmless)
             if entry is None:
                 self._note_missing(f"{path.name} has a line that cannot be read")
                 continue
@@ -158,21 +161,24 @@ def _size(path: Path) -> int:
         return 0  # removed to make space
 
 
-def entry_of(raw: bytes) -> Entry | None:
-    """Return a line as it may be shown; None for what is no line."""
+def entry_of(raw: bytes, *, is_harmless: bool = False) -> Entry | None:
+    """Return a line as it may be shown; None for what is no line. `is_harmless`: its text has nothing to hide."""
     try:
         line = _decoder.decode(raw)
     except UNREADABLE:
         return None
-    if line.ev == COMMIT:
-        # Names and uids come again in every line about an object, and are kept for as many versions as are judged.
-        fields: dict[str, Any]
-        for fields in (line.obj or {}, line.data):
-            for name in _AGAIN:
-                if type(value := fields.get(name)) is str:
-                    fields[name] = intern(value)
     shown = redacted_line(line)
-    return Entry(redacted_text(raw if shown is line else msgspec.json.encode(shown)), line)
+    if shown is not line:
+        return Entry(redacted_text(msgspec.json.encode(shown)), line)
+    return Entry(raw if is_harmless else redacted_text(raw), line)
+
+
+def add_in_order(held: list[Entry], more: Sequence[Entry]) -> None:
+    """Add entries, in the order of their time, to others that are in that order: only the end is sorted again, of which
+    they may be a part."""
+    if more:
+        at = bisect_right(held, MOMENT(more[0]), key=MOMENT)
+        held[at:] = sorted((*held[at:], *more), key=MOMENT)
 
 
 class Ring:

@@ -27,7 +27,7 @@ from services.runtime.config import MeshError
 from services.runtime.real import RealClock, seeded_random
 from services.telemetry import kernel
 from services.ui.access import Place
-from services.ui.lines import Entry, LineFeed, Ring, is_noise
+from services.ui.lines import MOMENT, Entry, LineFeed, Ring, add_in_order, is_noise
 from services.ui.rates import Rates, Sample, read_leads
 from services.ui.rest import Rest
 
@@ -223,7 +223,7 @@ class Live:
     def _settle_lines(self) -> None:
         """Hand on the lines that no line of another process will be before any more."""
         before_ns = int((time.monotonic() - SETTLED_S) * 1e9)
-        split = bisect_left(self._held, before_ns, key=lambda entry: entry.line.mono_ns)
+        split = bisect_left(self._held, before_ns, key=MOMENT)
         ready, self._held = self._held[:split], self._held[split:]
         if ready:
             for call in self.on_lines:
@@ -231,8 +231,7 @@ class Live:
 
     def take_lines(self, entries: Sequence[Entry]) -> None:
         """Show lines as they come."""
-        self._held += entries
-        self._held.sort(key=lambda entry: entry.line.mono_ns)
+        add_in_order(self._held, entries)
         shown = [entry for entry in entries if not is_noise(entry.line)]
         for entry in shown:
             self.ring.add(entry)

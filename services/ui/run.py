@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -37,6 +38,8 @@ COMPLETED_SOON: Final = 10_000
 """A recording of so many versions is completed in about a second."""
 PAGES_MAX: Final = 9
 """So many servers may record one mesh, each into a file of its own, where none was named."""
+GC_THRESHOLDS: Final = (10_000, 20, 50)
+"""What comes in a second is more than Python's own thresholds, and nearly none of it is a cycle."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -84,6 +87,8 @@ async def serve(
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     recorded = open_runs(options.runs)
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()
     async with contextlib.AsyncExitStack() as stack:
         parts, work = await _parts(options, settings, place, recorded, stack)
         server = Server(sessions, settings, parts)

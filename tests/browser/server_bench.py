@@ -28,12 +28,15 @@ from services.api.meta import Key
 from services.api.wire import Request
 from services.client.client import request_of
 from services.recordings import frames
+from services.telemetry import kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES, SETS = 4, 40
 WRITERS = 64
 SETTLED_S = 3.0
-READY_MAX_S = 120.0
+READY_MAX_S = 240.0
+LOOKS_S = 20
+"""So often a second it is looked at whether a process is busy."""
 STEPS = 10
 COST_NODES, COST_PODS, COST_ROUNDS = 100, 500, 10
 
@@ -299,12 +302,15 @@ async def cost(pods, rounds, note=lambda text: None):
 
 
 async def idle(pid):
-    """Wait until the process has done what it began with: until it takes less than a tenth of a core for a second."""
+    """Wait until the process has done what it began with: until it takes less than a tenth of a core for a second, and
+    waits for no CPU either, of which others may leave it none."""
     async with asyncio.timeout(READY_MAX_S):
         while True:
-            before = cpu_s(pid)
-            await asyncio.sleep(1.0)
-            if cpu_s(pid) - before < 0.1:
+            before, runnable = cpu_s(pid), 0
+            for _ in range(LOOKS_S):
+                await asyncio.sleep(1 / LOOKS_S)
+                runnable += kernel.state_and_parent(pid)[0] == "R"
+            if cpu_s(pid) - before < 0.1 and runnable < LOOKS_S / 4:
                 return
 
 

@@ -218,3 +218,33 @@ def test_a_mesh_that_is_not_recorded_says_so_and_has_its_versions_from_the_event
     assert [2, 3, 5, 8, 9, 10, head] == page.ask("() => __keplab.view.peek().history.value.rv")
     page.click(".banner button")
     page.until("() => !document.querySelector('.banner')")
+
+
+LOOKED_AT = """(is) => {
+    Object.defineProperty(document, 'hidden', {value: !is, configurable: true});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_page_that_nobody_looks_at_is_handed_no_changes_and_shows_all_of_them_when_it_is_seen(serve, new_page):
+    served, page = serve(nodes=20, pods=300), new_page()
+    page.open(served.address)
+    cluster = served.feed.cluster
+    first = cluster.rv
+    page.ask(LOOKED_AT, False)
+    before = page.ask("() => __keplab.counters")
+    for _ in range(20):
+        served.send(cluster.changes(30, 0.05))
+    page.until("(rv) => __keplab.workerState().then((state) => state.rv === rv)", cluster.rv)
+
+    assert first == page.ask("() => __keplab.state.rv.value")
+    now = page.ask("() => __keplab.counters")
+    assert (before["patches"], before["fulls"]) == (now["patches"], now["fulls"])
+
+    page.ask(LOOKED_AT, True)
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    assert before["fulls"] + 1 == page.ask("() => __keplab.counters.fulls")
+    assert cluster.rv == shown(page)["rv"]
+    served.send(cluster.changes(30, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+    assert cluster.rv == shown(page)["rv"]

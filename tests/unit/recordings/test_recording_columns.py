@@ -109,6 +109,24 @@ def test_nodes_have_the_sums_of_the_pods_that_request_of_them():
     assert not model.columns("nodes")["name"].any()
 
 
+def test_a_node_changes_when_what_its_pods_come_to_does():
+    history, model = History(), Model()
+    history.commit("nodes", node("n1", "u-n1"))
+    history.commit("pods", pod("a", "u1", node="n1", phase="Running"))
+    waiting = pod("a", "u1", node="n1", phase="Running")
+    waiting["status"]["reason"] = "Evicted"
+    history.commit("pods", waiting)
+    history.commit("pods", pod("a", "u1", node="n1", phase="Succeeded"))
+    changed = []
+    for event in history.events:
+        model.apply(event.rv, 0.0, True, (change_of(event),))
+        model.columns("nodes")
+        changed.append((bool(model.nodes.changed), bool(model.pods.changed)))
+        model.forget_changes()
+
+    assert [(True, False), (True, True), (False, True), (True, True)] == changed
+
+
 def test_devices_of_slices_and_claims_are_counted_on_their_node():
     model = Model()
     node_change = Change("ADDED", "nodes", "Node", "", "n1", "node-1", node("n1", "node-1"))

@@ -9,7 +9,7 @@ import pytest
 
 from services.recordings.format import Meta
 from services.recordings.reader import Recording
-from services.recordings.redaction import redacted, redacted_text
+from services.recordings.redaction import may_leak, redacted, redacted_text
 from services.recordings.writer import Writer
 from tests.unit.recordings.histories import History
 
@@ -45,6 +45,8 @@ def test_what_no_reader_can_make_out_of_a_secret_is_left_out_whole():
         f'{{"message": "Authorization: Bearer {PLANTED}"}}',
         f'{{"message": "Authorization: Basic {ENCODED}"}}',
         f'{{"data": {{"kubeconfig": "users:\\n- user:\\n    token: {PLANTED}\\n"}}}}',
+        f'{{"data": {{"kubeconfig": "users:\\n- user:\\n    password: {PLANTED}\\n"}}}}',
+        f'{{"data": {{"kubeconfig": "{{\\"users\\": [{{\\"user\\": {{\\"password\\": \\"{PLANTED}\\"}}}}]}}"}}}}',
         f'{{"data": {{"kubeconfig": "    client-key-data: {PLANTED}\\n    name: x\\n"}}}}',
         f'{{"data": {{"kubeconfig": "{{\\"users\\": [{{\\"user\\": {{\\"token\\": \\"{PLANTED}\\"}}}}]}}"}}}}',
         f'{{"data": {{"key": "-----BEGIN RSA PRIVATE KEY-----\\n{PLANTED}\\n-----END RSA PRIVATE KEY-----\\n"}}}}',
@@ -58,6 +60,7 @@ def test_tokens_keys_and_kubeconfigs_are_hidden_wherever_they_stand(text):
     assert TOKEN.encode() not in found
     assert b"bytes" in found
     msgspec.json.decode(found)
+    assert may_leak(b"{}\n" + text.encode() + b"\n{}"), "what is said of many lines holds for each"
 
 
 def test_what_only_looks_like_a_secret_stays_as_it_is():

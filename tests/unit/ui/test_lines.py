@@ -1,7 +1,7 @@
 """Which event lines a page is given: the same of a mesh, of a recording on a server, and in a file."""
 
 from services.telemetry.eventlog import Line
-from services.ui.lines import READ_BYTES_MAX, LineFeed, Ring, entry_of, is_noise, shown_of
+from services.ui.lines import READ_BYTES_MAX, Entry, LineFeed, Ring, add_in_order, entry_of, is_noise, shown_of
 
 
 def line(seq, ev, **data):
@@ -121,3 +121,25 @@ def test_places_in_files_that_are_gone_are_forgotten(tmp_path):
 
     assert not feed._offsets
     assert not feed._numbers
+
+
+def test_what_is_secret_is_hidden_whatever_was_written_beside_it(tmp_path):
+    path = tmp_path / "c-1.jsonl"
+    written(path, 1, 2)
+    text = '{"v":1,"seq":3,"mono_ns":3,"wall":"a","comp":"c","inc":"1","ev":"api.request","data":{"h":"Bearer hunter2-planted"}}\n'
+    with path.open("a") as file:
+        file.write(text)
+    written(path, 4, 2)
+    entries = LineFeed(tmp_path).poll()
+
+    assert [1, 2, 3, 4, 5] == [entry.line.seq for entry in entries]
+    assert [number == 3 for number in range(1, 6)] == ["••• 15 bytes" in entry.raw.decode() for entry in entries]
+    assert all(b"hunter2" not in entry.raw for entry in entries)
+
+
+def test_lines_of_another_process_that_come_later_are_put_in_their_time():
+    held = []
+    for seqs in ((1, 4, 6), (2, 3, 5, 8), (), (7,), (9, 10)):
+        add_in_order(held, [Entry(b"", line(seq, "kubelet.admit")) for seq in seqs])
+
+    assert [*range(1, 11)] == [entry.line.seq for entry in held]

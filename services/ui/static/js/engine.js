@@ -34,6 +34,9 @@ function workerAddress() {
 export async function start() {
   worker = new Worker(workerAddress());
   worker.onmessage = (event) => receive(event.data);
+  const looked = () => worker.postMessage({t: 'seen', is: !document.hidden});
+  document.addEventListener('visibilitychange', looked);
+  looked();
   source = ReplaySource.present() ? new ReplaySource() : new LiveSource();
   await source.open();
   const meta = await source.meta();
@@ -115,9 +118,9 @@ function json(target, {kind, header, rv, time}) {
     // Lines have the monotonic clock of the machine; the page has the run's, which began at zero_s.
     const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
-    target.addLines(header.lines);
+    const fresh = target.addLines(header.lines);
     if (target.history.peek().estimated === 2 || target.fromLines) addHistory(target, header.lines);
-    addMarks(target, header.lines.map(markOf).filter(Boolean));
+    appendMarks(target, fresh.map(markOf).filter(Boolean));
   } else if (kind === 'rates') target.rates.value = header;
   else if (kind === 'pools') target.pools.value = header;
   else if (kind === 'job') target.jobs.value = Object.fromEntries([...Object.entries(target.jobs.peek()).filter(([id]) => id !== header.id), [header.id, header]].slice(-JOBS));
@@ -140,10 +143,14 @@ function addHistory(target, lines) {
 
 /** Marks by time; a mark that is there already is not doubled. */
 function addMarks(target, more) {
-  if (!more.length) return;
-  const all = target.marks.peek(), keys = new Set(all.slice(-4000).map(keyOf));
-  const fresh = more.filter((mark) => !keys.has(keyOf(mark)));
+  const keys = new Set(target.marks.peek().slice(-4000).map(keyOf));
+  appendMarks(target, more.filter((mark) => !keys.has(keyOf(mark))));
+}
+
+/** Marks of which none is there yet. */
+function appendMarks(target, fresh) {
   if (!fresh.length) return;
+  const all = target.marks.peek();
   let next = all.concat(fresh);
   if (all.length && fresh[0].time < all[all.length - 1].time) next.sort((a, b) => a.time - b.time);
   if (fresh.some((mark) => mark.kind === 'heal')) next = withLengths(next);

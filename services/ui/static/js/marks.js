@@ -21,12 +21,12 @@ const DECISIONS = {
 
 /**
  * The newest marks: so many of those that are dense, and of those that are stopped at, so that what was broken an hour ago is not pushed
- * out by decisions. They are a tenth more before they are cut. @param {any[]} marks @param {number} dense @param {number} stops
+ * out by decisions. They are a fiftieth more before they are cut. @param {any[]} marks @param {number} dense @param {number} stops
  */
 export function bounded(marks, dense, stops) {
   let some = 0;
   for (const mark of marks) some += STOPS.has(mark.kind) ? 1 : 0;
-  if (marks.length - some <= dense * 1.1 && some <= stops * 1.1) return marks;
+  if (marks.length - some <= dense * 1.02 && some <= stops * 1.02) return marks;
   let skipDense = marks.length - some - dense, skipStops = some - stops;
   return marks.filter((mark) => (STOPS.has(mark.kind) ? skipStops-- <= 0 : skipDense-- <= 0));
 }

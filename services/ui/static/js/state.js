@@ -58,18 +58,19 @@ export class View {
     this.watchers = new Set();
   }
 
-  /** Adds what is not known yet: a connection that comes back brings some of them again. @param {any[]} more */
+  /** Adds what is not known yet, and returns it: a connection that comes back brings some of them again. @param {any[]} more */
   addLines(more) {
     const fresh = more.filter((line) => {
       const process = `${line.comp}/${line.inc}`, known = this.newest.get(process) || 0;
       if (line.seq > known) this.newest.set(process, line.seq);
       return !(line.seq <= known);
     });
-    if (!fresh.length) return;
+    if (!fresh.length) return fresh;
     const all = this.lines.peek().concat(fresh);
     const over = all.length - this.linesMax;
     if (over > 0) { this.dropped += over; all.splice(0, over); }
     this.lines.value = all;
+    return fresh;
   }
 }
 

@@ -6,6 +6,7 @@
 //               {t: 'segment', id, run, at, data}           one segment's bytes (gzip), asked for by {t: 'want'}
 //               {t: 'freeze', id, run}                      stay at what is shown, while the head goes on
 //               {t: 'seek', id, run, rv} · {t: 'play', run, speed} · {t: 'head', run} · {t: 'search', id, run, q, limit}
+//               {t: 'seen', is}                             whether anybody looks at the page: if not, changes are folded and not handed on
 //               {t: 'state', id, run}                       all columns of what is shown, as plain arrays (tests)
 // Messages out: {t: 'full'|'patch', run, rv, time, inGroup, head, …} · {t: 'json', kind, run, …} · {t: 'want', run, at} · {t: 'done', id, …}
 'use strict';
@@ -16,6 +17,9 @@ const TYPES = {i8: Int8Array, u8: Uint8Array, i16: Int16Array, u16: Uint16Array,
 const HEAD = 24;
 const IN_GROUP = 1, REPLACES = 2;
 const CACHED_SEGMENTS = 6;
+/** How often a page that nobody looks at is told how far its runs are, in ms. */
+const UNSEEN_EVERY = 1000;
+let isSeen = true;
 const utf8 = new TextDecoder();
 
 /** Reads one frame. Raises an Error that says what is wrong with it. */
@@ -118,7 +122,7 @@ class Model {
 class Run {
   constructor(id) {
     this.id = id; this.head = new Model(); this.shown = this.head; this.sentStrings = 1;
-    this.recording = null; this.timer = 0; this.needsFull = true;
+    this.recording = null; this.timer = 0; this.needsFull = true; this.toldAt = 0;
   }
 
   strings() {
@@ -154,6 +158,9 @@ class Run {
       // Nodes come first, pods after them: a picture is sent when both are there.
       this.needsFull = true;
       if (frame.kind === KIND.pods) this.full();
+    } else if (!isSeen) {
+      this.needsFull = true;
+      if (performance.now() - this.toldAt >= UNSEEN_EVERY) { this.toldAt = performance.now(); this.send('patch', {}); }
     } else if (this.needsFull) this.full();
     else this.patch(frame);
   }
@@ -304,6 +311,11 @@ const handlers = {
     target.shown = target.head;
     target.sentStrings = 1;
     target.full();
+  },
+
+  seen({is}) {
+    isSeen = is;
+    for (const run of runs.values()) if (is && run.needsFull && !run.recording && run.shown === run.head && run.head.rv) run.full();
   },
 
   /** Shows the head as it is now, and goes on folding behind it. */
