@@ -206,7 +206,7 @@ def test_another_format_is_refused_in_one_line(tmp_path, meta, message):
 
 
 def test_a_folder_without_what_a_recording_says_of_itself_is_none(tmp_path):
-    with pytest.raises(Unreadable, match="no recording; it has no meta.json"):
+    with pytest.raises(Unreadable, match=r"no recording; it has no meta\.json"):
         Recording.open(tmp_path)
     with pytest.raises(Unreadable, match="No such file or directory"):
         Recording.open(tmp_path / "absent.keprec")
