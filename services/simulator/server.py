@@ -134,8 +134,9 @@ class SimulatorApi:
             )
         if origin and not headers and request.method not in ("GET", "HEAD"):
             return _problem(403, f"origin {origin} is none of corsAllowedOriginList", {})
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        is_bearer = scheme.lower() == "bearer"
+        if self._token and not (is_bearer and hmac.compare_digest(given.strip().encode(), self._token.encode())):
             text = "want the bearer token of the mesh's kubeconfig, or `keplab up --simulator-open`"
             return _problem(401, text, {**headers, "WWW-Authenticate": "Bearer"})
         if request.method == "POST" and request.content_type != "application/json":

@@ -512,6 +512,8 @@ def test_without_the_flag_callers_need_the_token_and_an_external_scheduler_has_n
 
         assert mesh.ask("GET", "/export")[0] == 401
         assert mesh.ask("GET", "/export", Authorization="Bearer x")[0] == 401
+        assert mesh.ask("GET", "/export", Authorization=token)[0] == 401
+        assert mesh.ask("GET", "/export", Authorization=f"bearer {token}")[0] == 200
         known = {"Authorization": f"Bearer {token}"}
         assert mesh.ask("GET", "/export", **known)[2]["schedulerConfig"] is None
         assert mesh.ask("GET", "/schedulerconfiguration", **known)[::2] == (
