@@ -20,6 +20,7 @@ from services.cli.output import no_mesh
 from services.cli.snapshots import WITHOUT_STORE, is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
+from services.recordings.format import Unreadable
 from services.recordings.reader import Recording
 from services.recordings.writer import is_recording
 from services.runtime import certificates, credentials
@@ -36,7 +37,11 @@ T = TypeVar("T")
 def state_of(source: Path, at: int) -> State:
     """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
     if is_recording(source):
-        with Recording.open(source) as recording:
+        try:
+            recording = Recording.open(source)
+        except Unreadable as error:
+            raise StateError(str(error)) from None
+        with recording:
             return recorded_state(recording, at)
     if source.is_file() and is_snapshot(source):
         with unpacked(source) as folder:

@@ -35,6 +35,10 @@ def show(first: Side, second: Side, *, with_times: bool, limit: int, output: str
     if first.origin["scenario"] != second.origin["scenario"]:
         names = f"{first.origin['scenario']} and {second.origin['scenario']}"
         click.secho(f"The runs are of two scenarios, {names}: roles are matched by name alone.", fg="yellow")
+    for side in (first, second):
+        if (until_s := side.origin.get("until_s")) is not None:
+            text = f"{side.label} has no end: it was recorded up to {until_s:.3f} s, and what came later is unknown."
+            click.secho(text, fg="yellow")
     click.echo()
     if found.differences:
         _show_first(first, second, found)

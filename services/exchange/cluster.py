@@ -174,7 +174,7 @@ class Cluster:
                     if len(rest) > LINE_MAX:
                         raise Refused(f"{self._access.server}: an event of {kind.name} is longer than 4 MiB")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Refused(f"{self._access.server}: the watch of {kind.name} broke: {error}") from None
+            raise Refused(f"{self._access.server}: the watch broke: {error}") from None
 
 
 def path_of(kind: Resource) -> str:

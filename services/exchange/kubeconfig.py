@@ -41,19 +41,18 @@ def read_access(path: Path, context: str = "") -> Access:
     if not isinstance(config, dict):
         raise Refused(f"{path}: no kubeconfig: want an object")
     wanted = context or str(config.get("current-context") or "")
-    found = _named(path, config, "contexts", wanted) if wanted else _first(config, "contexts")
-    cluster = _named(path, config, "clusters", str(found.get("cluster"))) if found else _first(config, "clusters")
-    user = _named(path, config, "users", str(found.get("user"))) if found.get("user") else _first(config, "users")
+    found = _named(path, config, "contexts", wanted) if wanted else _first(path, config, "contexts")
+    cluster = _named(path, config, "clusters", str(found.get("cluster"))) if found else _first(path, config, "clusters")
+    user = _named(path, config, "users", str(found.get("user"))) if found.get("user") else _first(path, config, "users")
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise Refused(f"{path}: clusters: server {server!r}: want a URL")
     token = str(user.get("token") or "") or _file(path, user.get("tokenFile")).strip()
-    command = user.get("exec") if isinstance(user.get("exec"), dict) else {}
     if user.get("auth-provider"):
         raise Refused(f"{path}: users: auth-provider is not read; use exec, a token or a certificate")
     if user.get("username"):
         raise Refused(f"{path}: users: username and password are not read; use a token or a certificate")
-    environment = tuple((str(each["name"]), str(each["value"])) for each in (command or {}).get("env") or ())
+    program, environment = _program(path, user.get("exec"))
     return Access(
         server=server.rstrip("/"),
         authority=_pem(path, cluster, "certificate-authority"),
@@ -61,25 +60,49 @@ def read_access(path: Path, context: str = "") -> Access:
         certificate=_pem(path, user, "client-certificate"),
         key=_pem(path, user, "client-key"),
         is_insecure=cluster.get("insecure-skip-tls-verify") is True,
-        program=(str(command["command"]), *map(str, command.get("args") or ())) if command else (),
+        program=program,
         environment=environment,
         name=wanted,
     )
 
 
-def _first(config: dict[str, Any], member: str) -> dict[str, Any]:
-    entries = config.get(member) or [{}]
-    found = entries[0].get(member[:-1]) if isinstance(entries, list) and isinstance(entries[0], dict) else None
-    return found if isinstance(found, dict) else {}
+def _program(path: Path, given: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return what prints a token, and its environment; nothing where there is no `exec`. Raises: Refused."""
+    if given is None:
+        return (), ()
+    found = given if isinstance(given, dict) else {}
+    command, arguments, environment = found.get("command"), found.get("args") or [], found.get("env") or []
+    if not isinstance(command, str) or not command:
+        raise Refused(f"{path}: users: exec.command {command!r}: want a program")
+    if not isinstance(arguments, list):
+        raise Refused(f"{path}: users: exec.args {arguments!r}: want a list")
+    if not isinstance(environment, list) or not all(
+        isinstance(each, dict) and {"name", "value"} <= each.keys() for each in environment
+    ):
+        raise Refused(f"{path}: users: exec.env {environment!r}: want a list of name and value")
+    return (command, *map(str, arguments)), tuple((str(each["name"]), str(each["value"])) for each in environment)
+
+
+def _entries(path: Path, config: dict[str, Any], member: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of a member by name; one that is null says nothing. Raises: Refused."""
+    entries, what = config.get(member) or [], member[:-1]
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise Refused(f"{path}: {member}: want a list of objects with name and {what}")
+    found = {str(each.get("name")): each.get(what) or {} for each in entries}
+    if wrong := next((name for name, each in found.items() if not isinstance(each, dict)), None):
+        raise Refused(f"{path}: {member}: {what} of {wrong!r}: want an object")
+    return found
+
+
+def _first(path: Path, config: dict[str, Any], member: str) -> dict[str, Any]:
+    return next(iter(_entries(path, config, member).values()), {})
 
 
 def _named(path: Path, config: dict[str, Any], member: str, name: str) -> dict[str, Any]:
-    entries = [each for each in config.get(member) or () if isinstance(each, dict)]
-    for each in entries:
-        if each.get("name") == name and isinstance(each.get(member[:-1]), dict):
-            return dict(each[member[:-1]])
-    known = ", ".join(str(each.get("name")) for each in entries) or "none"
-    raise Refused(f"{path}: {member}: no {name!r}; there are {known}")
+    entries = _entries(path, config, member)
+    if name not in entries:
+        raise Refused(f"{path}: {member}: no {name!r}; there are {', '.join(entries) or 'none'}")
+    return entries[name]
 
 
 def _file(path: Path, name: Any) -> str:

@@ -24,13 +24,16 @@ import yaml
 
 from services.api.documents import yaml_text
 from services.api.errors import UNREADABLE
-from services.api.meta import Document
+from services.api.meta import Document, metadata_of
+from services.api.resources import resource_of_kind
 from services.exchange.stream import Place, Placed, Refused, called
 
 HEAD: Final = 1 << 16
 """So many bytes are looked at to find out what format a file has."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 1 << 16
+SHOWN_MAX: Final = 80
+"""So much of a value that is refused is shown."""
 
 
 class Limits(NamedTuple):
@@ -178,17 +181,24 @@ def checked(found: Any, place: Place | str) -> Document:
 
 
 def checked_object(document: Document, place: str) -> Document:
-    """Return a document that says its apiVersion, kind and name. Raises: Refused naming the field."""
-    metadata = document.get("metadata")
+    """Return a document that says its apiVersion, kind and name, and whose outermost fields are what they are in every
+    object; spec and status of a kind that is not built in are its own affair. Raises: Refused naming field and value.
+    """
+    metadata = metadata_of(document)
+    is_built_in = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind"))) is not None
     values = (
-        ("apiVersion", document.get("apiVersion")),
-        ("kind", document.get("kind")),
-        ("metadata.name", metadata.get("name") if isinstance(metadata, dict) else None),
+        ("apiVersion", document.get("apiVersion"), str, True),
+        ("kind", document.get("kind"), str, True),
+        ("metadata.name", metadata.get("name"), str, True),
+        *((f"metadata.{name}", metadata.get(name), str, False) for name in ("namespace", "uid")),
+        *((f"metadata.{name}", metadata.get(name), dict, False) for name in ("labels", "annotations")),
+        *((name, document.get(name), dict, False) for name in ("spec", "status") if is_built_in),
     )
-    for field, value in values:
-        if not isinstance(value, str) or not value:
-            said = "nothing" if value is None else repr(value)
-            raise Refused(f"{place}: {called(document)}: {field}: want a text, not {said}")
+    for field, value, wanted, is_needed in values:
+        if (is_needed and not value) or not (value is None or isinstance(value, wanted)):
+            said = "nothing" if value is None else repr(value)[:SHOWN_MAX]
+            what = "a text" if wanted is str else "an object"
+            raise Refused(f"{place}: {called(document)}: {field}: want {what}, not {said}")
     return document
 
 

@@ -174,12 +174,16 @@ def relinked(resource: str, document: Document, uids: Mapping[str, str]) -> Docu
     claim = (document.get("spec") or {}).get("claimRef") if resource == VOLUMES else None
     if isinstance(claim, dict) and claim.get("uid"):
         fresh_claim = {name: value for name, value in claim.items() if name not in ("uid", "resourceVersion")}
-        if claim["uid"] in uids:
-            fresh_claim["uid"] = uids[claim["uid"]]
+        if fresh_uid := uids.get(str(claim["uid"])):
+            fresh_claim["uid"] = fresh_uid
         document = {**document, "spec": {**document["spec"], "claimRef": fresh_claim}}
-    reserved = (document.get("status") or {}).get("reservedFor")
+    status = document.get("status")
+    reserved = status.get("reservedFor") if isinstance(status, dict) else None
     if isinstance(reserved, list) and reserved:
-        consumers = [{**each, "uid": uids.get(each.get("uid"), each.get("uid"))} for each in reserved]
+        consumers = [
+            {**each, "uid": uids.get(str(each.get("uid")), each.get("uid"))} if isinstance(each, dict) else each
+            for each in reserved
+        ]
         document = {**document, "status": {**document["status"], "reservedFor": consumers}}
     return document
 

@@ -137,7 +137,8 @@ class Sync:
         return found
 
     async def _follow(self, kind: Resource, version: str | None) -> None:
-        """Copy changes for ever; `version` None: copy the kind anew first."""
+        """Copy changes for ever; `version` None: copy the kind anew first. What keeps it from that is said once."""
+        said = ""
         while True:
             try:
                 if version is None:
@@ -146,10 +147,15 @@ class Sync:
                     async for event in events:
                         version = str(metadata_of(event.document).get("resourceVersion") or version)
                         await self._change(kind, event)
+                        said = ""
+                said = ""
             except self._forgotten:
                 version = None
             except (Refused, ApiError) as error:
-                self._notify(f"{kind.name}: {getattr(error, 'message', error)}; trying again")
+                line = f"{kind.name}: {getattr(error, 'message', error)}; trying again"
+                if line != said:
+                    self._notify(line)
+                said = line
                 await asyncio.sleep(AGAIN_S)
 
     async def _change(self, kind: Resource, event: WatchEvent) -> None:

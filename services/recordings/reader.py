@@ -78,13 +78,13 @@ class _Folder:
 
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
         """Return so many bytes of a member, b"" where there is none. Raises: OSError."""
-        if name == META:
-            return (self._path / name).read_bytes()  # it is replaced, not written to
-        if (found := self._files.get(name)) is None:
-            try:
+        try:
+            if name == META:
+                return (self._path / name).read_bytes()  # it is replaced, not written to
+            if (found := self._files.get(name)) is None:
                 found = self._files[name] = (self._path / name).open("rb")
-            except FileNotFoundError:
-                return b""
+        except FileNotFoundError:
+            return b""
         return _read_at(found, offset, size if size >= 0 else os.fstat(found.fileno()).st_size - offset)
 
     def close(self) -> None:

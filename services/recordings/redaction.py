@@ -24,9 +24,12 @@ _TOKEN: Final = re.compile(rb"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-
 _AUTHORIZATION: Final = re.compile(rb"\b([Bb]earer|[Bb]asic) +([A-Za-z0-9._~+/=-]{8,})")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 _KUBECONFIG: Final = re.compile(
-    rb"\b(client-key-data|token|password)(\\?\"?: *\\?\"?)([A-Za-z0-9._~+/=-]{8,})(?=\\n|\\?\"|\n|,|$| )"
+    rb"\b(?P<name>client-key-data|token|password)(?:"
+    rb"(?P<colon>: *)(?!\xe2\x80\xa2)(?P<plain>[^\s\\\"',{}\[\]]{3,})"
+    rb"|(?P<quoted>\\*[\"']?: *(?P<quote>\\*[\"']))(?!\xe2\x80\xa2)(?P<text>(?:[^\"\\]|\\.)+?)(?<!\\)(?P=quote))"
 )
-"""What a kubeconfig in a ConfigMap or an annotation lets its reader in by; YAML or JSON, as text inside of JSON."""
+"""What a kubeconfig in a ConfigMap or an annotation lets its reader in by; YAML or JSON, as text inside of JSON, and as
+text inside of that again, as `kubectl apply` notes it. What stands for a hidden value is none."""
 
 
 def hidden(size: int) -> str:
@@ -71,7 +74,7 @@ def redacted_text(text: bytes) -> bytes:
     text = _PRIVATE_KEY.sub(_shown, text)
     text = _TOKEN.sub(_shown, text)
     text = _AUTHORIZATION.sub(lambda found: found[1] + b" " + hidden(len(found[2])).encode(), text)
-    return _KUBECONFIG.sub(lambda found: found[1] + found[2] + hidden(len(found[3])).encode(), text)
+    return _KUBECONFIG.sub(_without_value, text)
 
 
 def may_leak(text: bytes) -> bool:
@@ -82,8 +85,8 @@ def may_leak(text: bytes) -> bool:
         b"client-key-data" in text
         or (b"J" in text and b"eyJ" in text)
         or (b" " in text and (b"earer " in text or b"asic " in text or b"PRIVATE KEY" in text))
-        or (b"oken" in text and (b"token:" in text or b'oken\\"' in text))
-        or (b"assword" in text and (b"password:" in text or b'assword\\"' in text))
+        or (b"oken" in text and (b"token:" in text or b"oken\\" in text))
+        or (b"assword" in text and (b"password:" in text or b"assword\\" in text))
     )
 
 
@@ -101,6 +104,12 @@ def redacted_line(line: Line) -> Line:
 
 def _shown(found: "re.Match[bytes]") -> bytes:
     return hidden(len(found[0])).encode()
+
+
+def _without_value(found: "re.Match[bytes]") -> bytes:
+    if found["plain"] is not None:
+        return found["name"] + found["colon"] + hidden(len(found["plain"])).encode()
+    return found["name"] + found["quoted"] + hidden(len(found["text"])).encode() + found["quote"]
 
 
 def _is_revealing(text: object) -> bool:

@@ -26,7 +26,7 @@ from services.exchange.reading import checked_object
 from services.exchange.rules import OF_COMPONENTS, PODS, Rules
 from services.exchange.stream import Placed, Refused
 from services.runtime.real import write_atomically
-from services.simulator.schedulerconfig import SchedulerConfiguration, without_old_plugins
+from services.simulator.schedulerconfig import SchedulerConfiguration, of_older_release
 
 NODES_OWN: Final = frozenset(
     ("csinodes.storage.k8s.io", "resourceslices.resource.k8s.io", "noderesourcetopologies.topology.node.k8s.io")
@@ -88,11 +88,11 @@ class Resources:
             found = msgspec.json.decode(body)
         except UNREADABLE as error:
             raise Refused(f"the document is no JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise Refused(f"want one object with {', '.join(MEMBERS)}")
+        if not isinstance(found, dict) or (found and not found.keys() & {*MEMBERS, "schedulerConfig"}):
+            raise Refused(f"want one object with any of {', '.join((*MEMBERS, 'schedulerConfig'))}")
         placed = list(_placed(found))
         if found.get("schedulerConfig") is not None and self.configuration is not None:
-            wanted, gone = without_old_plugins(found["schedulerConfig"])
+            wanted, gone = of_older_release(found["schedulerConfig"])
             if gone:
                 log.info("import.merged_plugins", plugins=gone)
             async with self.configuration.lock:
@@ -106,18 +106,15 @@ class Resources:
     async def _know_claims(self, loader: Loader, placed: list[Placed]) -> None:
         """Have volumes find the claims that are in the mesh already, and not in the document."""
         for each in placed:
-            claim = (
-                (each.document.get("spec") or {}).get("claimRef")
-                if each.document["kind"] == "PersistentVolume"
-                else None
-            )
+            is_volume = each.document["kind"] == "PersistentVolume"
+            claim = (each.document.get("spec") or {}).get("claimRef") if is_volume else None
             if not isinstance(claim, dict) or not claim.get("uid"):
                 continue
             key = Key(str(claim.get("namespace") or ""), str(claim.get("name") or ""))
             try:
                 there = await self.client.get("persistentvolumeclaims", key)
-            except NotFound:
-                continue
+            except ApiError:
+                continue  # it is not there, or none that can be: then the volume itself is refused
             loader.loaded.uids[str(claim["uid"])] = str(metadata_of(there)["uid"])
 
     async def reset(self) -> None:

@@ -32,6 +32,8 @@ from services.runtime.real import write_atomically
 
 RESTART_MAX_S: Final = 60.0
 NO_FILE: Final = {"apiVersion": API_VERSION, "kind": KIND}
+TAKEN: Final = ("profiles", "extenders")
+"""What is taken of a configuration that is posted or imported."""
 MERGED_INTO: Final[Mapping[str, str]] = dict.fromkeys(
     ("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"), "NodeVolumeLimits"
 )
@@ -80,12 +82,9 @@ class SchedulerConfiguration:
         """Take profiles and extenders of a configuration. Raises: Invalid: nothing changed; NotRestarted."""
         if not isinstance(posted, dict):
             raise Invalid(f"want a {KIND}, not {type(posted).__name__}")
-        wanted = {key: posted[key] for key in ("profiles", "extenders") if posted.get(key) is not None}
-        for key, value in wanted.items():
-            if not isinstance(value, list):
-                raise Invalid(f"{key}: want a list, not {type(value).__name__}")
-        old = self.given()
-        await self.replace({**{k: v for k, v in old.items() if k not in ("profiles", "extenders")}, **wanted})
+        read_document(posted)
+        wanted = {key: posted[key] for key in TAKEN if posted.get(key) is not None}
+        await self.replace({**{key: value for key, value in self.given().items() if key not in TAKEN}, **wanted})
 
     async def replace(self, document: Document) -> None:
         """Have the scheduler run with this document. Raises: Invalid: nothing changed; NotRestarted."""
@@ -145,8 +144,9 @@ def read_document(document: Document, switches: Switches | None = None, path: Pa
     return Configured(switches or Switches(), str(path), found)
 
 
-def without_old_plugins(posted: Any) -> tuple[Any, list[str]]:
-    """Return a configuration without plugins that other plugins do the work of today, and which those were."""
+def of_older_release(posted: Any) -> tuple[Any, list[str]]:
+    """Return what is taken of an imported configuration, without plugins that other plugins do the work of today, and
+    which those were. What else it says, and for which apiVersion, is of the release that wrote it."""
     gone: list[str] = []
 
     def kept(value: Any) -> Any:
@@ -158,4 +158,5 @@ def without_old_plugins(posted: Any) -> tuple[Any, list[str]]:
             return [kept(each) for each in left]
         return value
 
-    return kept(posted), sorted(set(gone))
+    taken = {key: posted[key] for key in TAKEN if key in posted} if isinstance(posted, dict) else posted
+    return kept(taken), sorted(set(gone))

@@ -6,7 +6,6 @@ Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,8 +134,9 @@ class SimulatorApi:
             )
         if origin and not headers and request.method not in ("GET", "HEAD"):
             return _problem(403, f"origin {origin} is none of corsAllowedOriginList", {})
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        is_bearer = scheme.lower() == "bearer"
+        if self._token and not (is_bearer and hmac.compare_digest(given.strip().encode(), self._token.encode())):
             text = "want the bearer token of the mesh's kubeconfig, or `keplab up --simulator-open`"
             return _problem(401, text, {**headers, "WWW-Authenticate": "Bearer"})
         if request.method == "POST" and request.content_type != "application/json":
@@ -145,9 +145,10 @@ class SimulatorApi:
         try:
             answer = await handler(request)
         except web.HTTPException as error:
-            return _problem(error.status, error.reason, headers)
+            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            return _problem(error.status, error.reason, {**headers, **allowed})
         except (Refused, Invalid, NoSuchExtender, ValueError) as error:
-            return _problem(404 if isinstance(error, NoSuchExtender) else 400, str(error).strip("'"), headers)
+            return _problem(404 if isinstance(error, NoSuchExtender) else 400, str(error), headers)
         except (Failed, NotRestarted, ApiError, ExtenderError) as error:
             return _problem(500, getattr(error, "message", "") or str(error), headers)
         except UnknownOutcome as error:
@@ -195,18 +196,16 @@ class SimulatorApi:
         answer = web.StreamResponse(headers={"Content-Type": "application/json", **request["headers"]})
         await answer.prepare(request)
         try:
-            async with aclosing(watching.lines(self._api, since)) as lines:
-                async for line in lines:
-                    await answer.write(line)
-        except* (ConnectionError, ApiError):
-            log.debug("watch.ended")  # the reader has gone, or the API server
+            await watching.relay(self._api, since, answer.write)
+        except* ConnectionError:
+            log.debug("watch.ended")  # the reader has gone
         return answer
 
     async def _extender(self, request: web.Request) -> web.Response:
         verb, number = request.match_info["verb"], request.match_info["id"]
         if verb not in VERBS:
             raise web.HTTPNotFound
-        if not number.isdigit():
+        if not (number.isascii() and number.isdigit()):
             raise ValueError(f"extender {number!r}: want its number in the configuration")
         traceparent = request.headers.get("traceparent", "")
         answer = await self._proxy.ask(verb, int(number), await request.read(), traceparent)

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest
-from services.api.selectors import parse_label_selector
+from services.api.meta import LabelSelector
+from services.api.selectors import parse_label_selector, selector_text
 
 API_VERSION: Final = "kube-scheduler-simulator-config/v1alpha1"
 KIND: Final = "SimulatorConfiguration"
@@ -25,6 +28,7 @@ _TEXTS: Final = (
 )
 _FLAGS: Final = (*IMPORTS, "externalSchedulerEnabled")
 _OTHERS: Final = ("apiVersion", "kind", "port", "kubeApiPort", "corsAllowedOriginList", "resourceImportLabelSelector")
+_NEEDS_VALUES: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 PORT_MAX: Final = 65535
 
 
@@ -105,31 +109,41 @@ def _origins(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"corsAllowedOriginList {value!r}: want a list of origins")
     for each in value:
-        parts = urlsplit(each) if isinstance(each, str) else None
-        if parts is None or not (parts.scheme and parts.netloc):
+        if not (isinstance(each, str) and _is_origin(each)):
             raise ValueError(f"corsAllowedOriginList {each!r}: want an origin such as http://localhost:3000")
     return tuple(each.rstrip("/") for each in value)
 
 
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets that are no IPv6 address
+        return False
+    return bool(parts.scheme and parts.netloc)
+
+
 def _selector(value: Any) -> str:
-    """Return a LabelSelector as a selector's text."""
+    """Return a LabelSelector as a selector's text; each requirement is one that `labels.NewRequirement` makes."""
+    name = "resourceImportLabelSelector"
     if not isinstance(value, dict) or set(value) - {"matchLabels", "matchExpressions"}:
-        raise ValueError(f"resourceImportLabelSelector {value!r}: want matchLabels or matchExpressions")
-    terms = [f"{key}={each}" for key, each in (value.get("matchLabels") or {}).items()]
-    for each in value.get("matchExpressions") or ():
-        key, operator, values = each.get("key"), each.get("operator"), ",".join(each.get("values") or ())
-        text = {
-            "In": f"{key} in ({values})",
-            "NotIn": f"{key} notin ({values})",
-            "Exists": f"{key}",
-            "DoesNotExist": f"!{key}",
-        }.get(str(operator))
-        if not key or text is None:
-            raise ValueError(f"resourceImportLabelSelector {each!r}: want key, operator and values")
-        terms.append(text)
-    text = ",".join(terms)
+        raise ValueError(f"{name} {value!r}: want matchLabels or matchExpressions")
+    try:
+        selector = msgspec.convert({key: each for key, each in value.items() if each is not None}, LabelSelector)
+    except msgspec.ValidationError as error:
+        what, _, at = str(error).partition(" - at `$")
+        raise ValueError(f"{name}{at.rstrip('`')}: {what}") from None
+    for term in selector.match_expressions:
+        if term.operator not in _NEEDS_VALUES:
+            raise ValueError(f"{name}: operator {term.operator!r} of {term.key!r}: want {', '.join(_NEEDS_VALUES)}")
+        if bool(term.values) != _NEEDS_VALUES[term.operator]:
+            wanted = "at least one" if _NEEDS_VALUES[term.operator] else "none"
+            raise ValueError(f"{name}: values {list(term.values)} of {term.key!r} {term.operator}: want {wanted}")
+    values = (*selector.match_labels.values(), *(each for term in selector.match_expressions for each in term.values))
+    if (several := next((each for each in values if "," in each), None)) is not None:
+        raise ValueError(f"{name}: invalid label value {several!r}")
+    text = selector_text(selector)
     try:
         parse_label_selector(text)
     except BadRequest as error:
-        raise ValueError(f"resourceImportLabelSelector: {error.message}") from None
+        raise ValueError(f"{name}: {error.message}") from None
     return text

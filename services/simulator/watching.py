@@ -5,7 +5,8 @@ Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/resour
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ PARAMETERS: Final = {
 }
 """What the name of a query's parameter begins with, to the kind; `namespace` in the singular, as the code reads it."""
 _ENDINGS: Final = ("LastResourceVersion", "lastResourceVersion")
+VERSION: Final = re.compile(r"[0-9]{1,20}")
+VERSION_MAX: Final = (1 << 64) - 1
+"""Source: kubernetes/apiserver, `pkg/storage/api_object_versioner.go`: 64 bits without a sign."""
 AGAIN_S: Final = 0.5
 WAITING_MAX: Final = 1000
 """Lines that wait for a slow reader; then the watches wait as well."""
@@ -41,23 +45,20 @@ def versions(query: Mapping[str, str]) -> dict[str, str]:
     for name, resource in PARAMETERS.items():
         names = [f"{each}{ending}" for each in ({name, f"{name.removesuffix('s')}s"}) for ending in _ENDINGS]
         given = next((query[each] for each in names if query.get(each)), "")
-        if given and not given.isdigit():
+        if given and not (VERSION.fullmatch(given) and int(given) <= VERSION_MAX):
             raise ValueError(f"{name}LastResourceVersion: want a version, not {given!r}")
         found[resource] = given
     return found
 
 
-async def lines(api: Api, since: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of all kinds until closed."""
+async def relay(api: Api, since: Mapping[str, str], write: Callable[[bytes], Awaitable[None]]) -> None:
+    """Write the lines of all kinds until cancelled. Raises: ExceptionGroup of what `write` raised."""
     queue: asyncio.Queue[bytes] = asyncio.Queue(WAITING_MAX)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_follow(api, resource, version, queue)) for resource, version in since.items()]
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            for task in tasks:
-                task.cancel()
+        for resource, version in since.items():
+            group.create_task(_follow(api, resource, version, queue))
+        while True:
+            await write(await queue.get())
 
 
 async def _follow(api: Api, resource: str, version: str, queue: asyncio.Queue[bytes]) -> None:

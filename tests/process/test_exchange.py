@@ -340,6 +340,13 @@ def test_19_what_is_written_raw_stands_as_it_was_given_and_in_the_event_log(data
     assert [(line["data"]["verb"], line["obj"]["name"]) for line in written] == [("put", "old"), ("del", "old")]
 
 
+def test_an_export_goes_through_a_pipe_into_an_import(data):
+    written = keplab("export", "-o", "-", "--kinds", "namespaces", "--data", data)
+
+    assert "in /dev/stdout" in written.stderr
+    assert "updated" in keplab("import", "-", "--data", data, stdin=written.stdout).stdout
+
+
 def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, tmp_path):
     keplab("snapshot", "save", tmp_path / "a.keplab", "--data", data)
     other = tmp_path / "b.keplab"
@@ -363,6 +370,11 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
     ("words", "message"),
     [
         (("record", "-o", "x", "--format", "etcd"), "--format etcd: want one of "),
+        (
+            ("record", "-o", "x", "--format", "kubectl"),
+            "--format kubectl: it has no changes; `keplab export` writes it",
+        ),
+        (("export", "-o", "-", "--anonymise", "SALT"), "--anonymise: the file is read again; want -o FILE"),
         (("export", "-o", "/nowhere/x"), "cannot write /nowhere/x: No such file or directory"),
         (("import", "gone.yaml"), "gone.yaml: No such file or directory"),
         (("import",), "want files or --kubeconfig"),
@@ -374,7 +386,8 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
     ],
 )
 def test_what_cannot_be_done_is_one_line(data, tmp_path, words, message):
-    words = tuple(each.replace("DATA", str(data)) for each in words)
+    (tmp_path / "salt").write_bytes(b"s" * 16)
+    words = tuple(each.replace("DATA", str(data)).replace("SALT", str(tmp_path / "salt")) for each in words)
     command = [sys.executable, "-m", "services.cli", *words, *(() if words == ("import",) else ("--data", str(data)))]
 
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, cwd=tmp_path, timeout=60, check=False)

@@ -206,6 +206,28 @@ def test_what_cannot_be_imported_is_refused_and_the_rest_is_there(mesh):
     assert mesh.ask("PUT", "/reset")[0] == 202
 
 
+def test_a_document_is_a_snapshot_with_objects_whose_fields_are_objects(mesh):
+    for body, text in (
+        ({"items": []}, "want one object with any of pods, nodes"),
+        ({"pods": [{**pod("p"), "spec": "x"}]}, "pods[0]: Pod default/p: spec: want an object, not 'x'"),
+        ({"nodes": [{"metadata": {"name": "n"}, "status": []}]}, "nodes[0]: Node n: status: want an object, not []"),
+        ({"pods": [{"metadata": {"name": "p", "namespace": 5}}]}, "metadata.namespace: want a text, not 5"),
+    ):
+        code, _, answer = mesh.ask("POST", "/import", body)
+        assert (code, text in answer["message"]) == (400, True), answer
+    assert mesh.ask("POST", "/import", {})[0] == 200
+
+
+def test_a_volume_whose_claim_cannot_be_is_refused_by_its_name_and_the_rest_is_there(mesh):
+    volume = {"metadata": {"name": "v"}, "spec": {"claimRef": {"uid": "u", "name": "c"}}}
+
+    code, _, answer = mesh.ask("POST", "/import", {"pvs": [volume], "namespaces": [{"metadata": {"name": "good"}}]})
+
+    assert (code, answer["message"].startswith("pvs[0]: PersistentVolume v: ")) == (500, True), answer
+    assert [each["metadata"]["name"] for each in mesh.ask("GET", "/export")[2]["namespaces"]] == ["good"]
+    assert mesh.ask("PUT", "/reset")[0] == 202
+
+
 def restarts(mesh):
     return next(each["restarts"] for each in read_state(mesh.data)["processes"] if each["name"] == "scheduler")
 
@@ -229,6 +251,14 @@ def test_ks_09_a_configuration_is_checked_then_the_scheduler_restarts_with_it(me
     assert mesh.ask("POST", "/schedulerconfiguration", after)[0] == 202, "what it says can be given back"
     assert mesh.ask("GET", "/schedulerconfiguration")[2] == after
     assert mesh.ask("POST", "/schedulerconfiguration", b"[1]")[0] == 400
+    for wrong, text in (
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "v1beta3"),
+        ({"profile": heavy}, "profile: unknown field"),
+        ({"profiles": {}}, "profiles: "),
+    ):
+        code, _, answer = mesh.ask("POST", "/schedulerconfiguration", wrong)
+        assert (code, text in answer["message"]) == (400, True), answer
+    assert mesh.ask("GET", "/schedulerconfiguration")[2] == after
     assert mesh.ask("PUT", "/reset")[0] == 202
     assert mesh.ask("GET", "/schedulerconfiguration")[2] == before
 
@@ -279,10 +309,23 @@ def test_ks_10_and_11_watchers_see_what_is_there_what_changes_and_what_a_reset_t
         each.close()
     lines.close()
     assert mesh.ask("GET", "/export")[2]["pods"] == []
+    # A reader that has gone is noticed at the next line.
+    assert mesh.ask("POST", "/import", {"namespaces": [{"metadata": {"name": "next"}}]})[0] == 200
+    assert mesh.ask("PUT", "/reset")[0] == 202
+    said = [json.loads(each) for each in (mesh.data / "logs" / "simulator-api.log").read_text().splitlines()]
+    assert [each for each in said if each["level"] == "error"] == []
 
 
 def test_a_version_that_is_none_is_refused(mesh):
-    assert mesh.ask("GET", "/listwatchresources?podsLastResourceVersion=x")[0] == 400
+    code, _, answer = mesh.ask("GET", "/listwatchresources?podsLastResourceVersion=x")
+
+    assert (code, answer["message"]) == (400, "podsLastResourceVersion: want a version, not 'x'")
+
+
+def test_what_a_path_is_not_for_is_405_with_what_it_is_for(mesh):
+    code, headers, _ = mesh.ask("DELETE", "/schedulerconfiguration")
+
+    assert (code, set(headers["Allow"].split(","))) == (405, {"GET", "HEAD", "POST"})
 
 
 def test_nodes_and_pods_that_nothing_hosts_are_kept_ready_and_running_and_carry_the_record(mesh):
@@ -469,6 +512,8 @@ def test_without_the_flag_callers_need_the_token_and_an_external_scheduler_has_n
 
         assert mesh.ask("GET", "/export")[0] == 401
         assert mesh.ask("GET", "/export", Authorization="Bearer x")[0] == 401
+        assert mesh.ask("GET", "/export", Authorization=token)[0] == 401
+        assert mesh.ask("GET", "/export", Authorization=f"bearer {token}")[0] == 200
         known = {"Authorization": f"Bearer {token}"}
         assert mesh.ask("GET", "/export", **known)[2]["schedulerConfig"] is None
         assert mesh.ask("GET", "/schedulerconfiguration", **known)[::2] == (

@@ -176,6 +176,24 @@ def test_controllers_that_a_simulated_mesh_cannot_leave_out_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("controllers", "text"),
+    [
+        ([1], "spec.controllers [1]: want an object"),
+        ({"simulationControllers": 5}, "spec.controllers.simulationControllers 5: want lists enabled and disabled"),
+        (
+            {"presimulationControllers": {"disabled": 5}},
+            "spec.controllers.presimulationControllers {'disabled': 5}: want",
+        ),
+    ],
+)
+def test_controllers_are_lists_of_names(tmp_path, controllers, text):
+    with pytest.raises(ScriptError) as refused:
+        load_scenario(write(tmp_path, DONE, controllers=controllers))
+
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         (

@@ -133,7 +133,7 @@ def _is_recording(target: str) -> bool:
 def _of_recordings(targets: tuple[str, ...]) -> "tuple[Side, Side]":
     """Return the two recordings that are named."""
     if len(targets) != 2:
-        fail(f"two recordings are compared, and {len(targets)} are named: {' '.join(targets)}")
+        fail(f"want two recordings, not {len(targets)}: {' '.join(targets)}")
     first, second = (_recorded(Path(target)) for target in targets)
     if first.label == second.label:
         first, second = first._replace(label=targets[0]), second._replace(label=targets[1])
@@ -146,6 +146,7 @@ def _recorded(path: Path) -> "Side":
 
     with opened(path) as recording:
         meta, decisions = recording.meta, decisions_of(recording)
+        until_s = None if recording.is_complete else recording.time_range[1]
     origin = {
         "run": "",
         "recording": str(path),
@@ -156,6 +157,7 @@ def _recorded(path: Path) -> "Side":
         "version": meta.versions.get("keplab", ""),
         "digest": meta.digest,
         "passed": meta.passed,
+        "until_s": until_s,
     }
     return Side(meta.arm or path.stem, origin, decisions)
 
@@ -163,7 +165,7 @@ def _recorded(path: Path) -> "Side":
 def _of_runs(targets: tuple[str, ...], runs: str, quiet: bool) -> "tuple[Side, Side]":
     """Return the runs that are named; of a comparison its first two arms, with its first seed."""
     if len(targets) > 2:
-        fail(f"two runs are compared, and {len(targets)} are named: {' '.join(targets)}")
+        fail(f"want two runs, not {len(targets)}: {' '.join(targets)}")
     folder, names = RunsFolder(Path(runs)), targets
     with refusing(UnknownRun, Unreadable):
         if len(targets) == 1:

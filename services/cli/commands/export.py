@@ -29,7 +29,14 @@ Examples:
 
 
 @click.command("export", epilog=EPILOG)
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="the file to write; - for standard output",
+)
 @format_option("the format to write; kwok unless said", default="kwok")
 @anonymise_option
 @cluster_options
@@ -55,6 +62,10 @@ def COMMAND(  # noqa: N802
         key = read_salt(salt) if salt is not None else b""
         if salt is not None and format_named(format_name).rewrite is None:
             fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
+        if str(path) == "-":
+            path = Path("/dev/stdout")
+            if salt is not None:
+                fail("--anonymise: the file is read again; want -o FILE")
         if path.is_dir() or not path.parent.is_dir():
             fail(f"cannot write {path}: {'Is a directory' if path.is_dir() else 'No such file or directory'}")
         # A file has all or is as it was; pipes, devices and what links lead to are written as they are.

@@ -94,6 +94,8 @@ def COMMAND(  # noqa: N802
         if format_name == "keprec":
             return _record_keprec(path, seconds, kubeconfig, data, shlex.join(["keplab", *sys.argv[1:]]))
         format_name = SIMULATORS.get(format_name, format_name)
+        if not format_named(format_name).has_changes:
+            fail(f"--format {format_name}: it has no changes; `keplab export` writes it")
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         made: list[Recorder] = []
         with suppress(KeyboardInterrupt):

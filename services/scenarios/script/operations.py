@@ -127,9 +127,14 @@ def _check(where: str, what: str, body: Mapping[str, Any]) -> None:
 
 def _check_controllers(given: Any) -> None:
     """Refuse what a simulated mesh cannot do: its controllers all run."""
+    if not isinstance(given, dict):
+        raise ValueError(f"spec.controllers {given!r}: want an object")
     for name in ("presimulationControllers", "preSimulationControllers", "simulationControllers"):
-        sets = given.get(name) or {} if isinstance(given, dict) else {}
-        for each in sets.get("disabled") or ():
+        sets = given.get(name) or {}
+        disabled = (sets.get("disabled") or []) if isinstance(sets, dict) else None
+        if not isinstance(disabled, list):
+            raise ValueError(f"spec.controllers.{name} {sets!r}: want lists enabled and disabled")
+        for each in disabled:
             named = each.get("name") if isinstance(each, dict) else each
             if named != "*":
                 text = "a simulated mesh runs every controller; leave it out, or make its work impossible"

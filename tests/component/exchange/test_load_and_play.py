@@ -223,6 +223,25 @@ def test_what_the_server_refuses_is_reported_and_the_rest_is_loaded():
     assert loaded.failures[0].startswith("f.yaml:document 1 (line 1): ConfigMap default/UPPER: ")
 
 
+def test_what_only_the_server_can_refuse_is_reported_by_it_and_nothing_else_is_hurt():
+    volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {claimRef: {uid: [1], name: c}}\n"
+    claim = (
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c, namespace: default}\n"
+        "spec: {}\nstatus: {reservedFor: [x, {uid: [1]}]}\n"
+    )
+
+    async def scenario(client):
+        return await Loader(client).load(opened(volume, claim, DEPLOYMENT).objects)
+
+    loaded = with_server(scenario)
+
+    assert sorted(each.partition(": ")[2].partition(":")[0] for each in loaded.failures) == [
+        "PersistentVolume v",
+        "ResourceClaim default/c",
+    ]
+    assert "old-deployment" in loaded.uids
+
+
 def test_pending_pods_lose_node_and_status():
     async def scenario(client):
         await Loader(client, Rules(pods="pending", keep_owners=False)).load(opened(pod()).objects)

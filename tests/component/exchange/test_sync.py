@@ -85,12 +85,13 @@ def node(name="s1", **labels):
 OWNER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "there-web-1", "controller": True}]
 
 
-def synced(script, keep_owners=False, pods="as-they-are", edits=None, kinds=KINDS):
-    """Run a script beside a sync; return what the script returns, and the sync."""
+def synced(script, keep_owners=False, pods="as-they-are", edits=None, kinds=KINDS, said=None):
+    """Run a script beside a sync; return what the script returns, and the sync. `said`: the lines it says."""
 
     async def scenario(client):
         cluster = Cluster()
-        sync = Sync(cluster, client, Rules(pods, keep_owners), edits=edits)
+        say = [].append if said is None else said.append
+        sync = Sync(cluster, client, Rules(pods, keep_owners), edits=edits, notify=say)
         chosen = [resources()[name] for name in kinds]
         found = await script(cluster, client, lambda: start(sync, chosen))
         for task in running:
@@ -307,3 +308,24 @@ def test_a_cluster_that_cannot_be_read_for_a_while_is_read_again(error):
     assert first is not None
     assert second is not None
     assert (left, found.failures) == (0, [])
+
+
+def test_that_a_cluster_stays_away_is_said_once_each_time():
+    away = Refused("it does not answer")
+
+    async def script(cluster, client, start):
+        await start()
+        for names in (("a", "b"), ("c", "d")):
+            for _ in range(5):
+                cluster.end_watch("pods", away)
+            await asyncio.sleep(60)
+            for name in names:
+                cluster.put(pod(name))
+            await asyncio.sleep(1)
+        return [each for each in said if each.endswith("trying again")], await is_there(client, "d")
+
+    said = []
+    (lines, last), _ = synced(script, said=said)
+
+    assert lines == ["pods: it does not answer; trying again"] * 2
+    assert last is not None

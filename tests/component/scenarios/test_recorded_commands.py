@@ -1,12 +1,13 @@
 """Commands read a recording as they read a mesh."""
 
 import json
+import zipfile
 
 import msgspec
 import pytest
 
 from services.cli.__main__ import run as run_command
-from services.recordings.format import Meta
+from services.recordings.format import META, Meta
 from services.recordings.reader import Recording
 from services.recordings.writer import Writer
 from services.scenarios.run import simulate
@@ -217,6 +218,33 @@ def test_the_first_decision_that_differs_is_named(command, files, tmp_path):
     _, out, _ = command("diff", files / "a.keprec", name="")
     code, _, err = command("diff", files / "a.keprec", tmp_path / "no.keprec", name="")
     assert (code, "no.keprec: No such file" in err) == (2, True)
+
+
+def test_a_recording_without_an_end_says_how_far_it_goes(command, files, tmp_path):
+    folder = tmp_path / "killed.keprec"
+    with zipfile.ZipFile(files / "a.keprec") as packed:
+        packed.extractall(folder)
+    meta = json.loads((folder / META).read_text())
+    (folder / META).write_text(json.dumps(meta | {"ended": ""}))
+
+    _, out, _ = command("diff", folder, files / "again.keprec", name="")
+    _, document, _ = command("diff", folder, files / "again.keprec", "-o", "json", name="")
+
+    assert "killed has no end: it was recorded up to " in out
+    assert "again has no end" not in out
+    found = json.loads(document)
+    assert (found["a"]["until_s"] > 0, found["b"]["until_s"]) == (True, None)
+
+
+@pytest.mark.parametrize("meta", [None, "", "{}"])
+def test_a_fork_from_what_is_no_recording_is_refused(command, tmp_path, meta):
+    if meta is not None:
+        (tmp_path / META).write_text(meta)
+
+    code, out, err = command("fork", "--from", tmp_path, name="")
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(tmp_path) in err
 
 
 def test_a_fork_begins_from_a_recorded_version(command, files, moments):

@@ -205,6 +205,13 @@ def test_another_format_is_refused_in_one_line(tmp_path, meta, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_folder_without_what_a_recording_says_of_itself_is_none(tmp_path):
+    with pytest.raises(Unreadable, match=r"no recording; it has no meta\.json"):
+        Recording.open(tmp_path)
+    with pytest.raises(Unreadable, match="No such file or directory"):
+        Recording.open(tmp_path / "absent.keprec")
+
+
 def test_a_file_that_is_no_recording_is_refused_and_not_replaced(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("mine")

@@ -63,6 +63,32 @@ def test_tokens_keys_and_kubeconfigs_are_hidden_wherever_they_stand(text):
     assert may_leak(b"{}\n" + text.encode() + b"\n{}"), "what is said of many lines holds for each"
 
 
+KUBECONFIGS = {
+    "yaml": "users:\n- user:\n    token: {}\n",
+    "yaml with quotes": 'users:\n- user:\n    token: "{}"\n',
+    "yaml with apostrophes": "users:\n- user:\n    password: '{}'\n",
+    "yaml in one line": "users: [{{user: {{token: {}}}}}]",
+    "json": '{{"users": [{{"user": {{"username": "x", "password": "{}"}}}}]}}',
+}
+
+
+@pytest.mark.parametrize("value", [PLANTED, "p@ss!word#planted", "a-planted"])
+@pytest.mark.parametrize("kubeconfig", KUBECONFIGS.values(), ids=KUBECONFIGS.keys())
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_kubeconfig_lets_no_one_in_as_it_stands_and_as_apply_noted_it(value, kubeconfig, depth):
+    document = {"data": {"config": kubeconfig.format(value)}, "after": "stays"}
+    for _ in range(depth):
+        text = msgspec.json.encode(document).decode()
+        document = {"metadata": {"annotations": {"note": text}}, "after": "stays"}
+
+    found = redacted_text(msgspec.json.encode(document))
+
+    assert value.encode() not in found
+    assert f"••• {len(value)} bytes".encode() in found
+    assert msgspec.json.decode(found)["after"] == "stays"
+    assert redacted_text(found) == found
+
+
 def test_what_only_looks_like_a_secret_stays_as_it_is():
     text = b'{"kind":"Pod","spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"token"}}]}}]}}'
 

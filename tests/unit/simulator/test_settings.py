@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.simulator.schedulerconfig import without_old_plugins
+from services.simulator.schedulerconfig import of_older_release
 from services.simulator.settings import Settings, SettingsError, read_settings
 from services.simulator.watching import line_of, versions
 
@@ -65,6 +65,33 @@ externalSchedulerEnabled: true
         ("replayEnabled: often", "replayEnabled 'often': want true or false"),
         ("resourceImportLabelSelector: a=b", "resourceImportLabelSelector 'a=b': want matchLabels or matchExpressions"),
         ("resourceImportLabelSelector: {matchLabels: {a: 'b c'}}", "invalid label value 'b c'"),
+        (
+            "resourceImportLabelSelector: {matchLabels: [a]}",
+            "resourceImportLabelSelector.matchLabels: Expected `object`",
+        ),
+        ("resourceImportLabelSelector: {matchLabels: {a: 'x,b'}}", "invalid label value 'x,b'"),
+        ("resourceImportLabelSelector: {matchExpressions: [a]}", "resourceImportLabelSelector.matchExpressions[0]: "),
+        (
+            "resourceImportLabelSelector: {matchExpressions: [{key: a, operator: In, values: [1]}]}",
+            "resourceImportLabelSelector.matchExpressions[0].values[0]: Expected `str`, got `int`",
+        ),
+        (
+            "resourceImportLabelSelector: {matchExpressions: [{key: a, operator: In, values: ['x,y']}]}",
+            "invalid label value 'x,y'",
+        ),
+        (
+            "resourceImportLabelSelector: {matchExpressions: [{key: a, operator: In}]}",
+            "values [] of 'a' In: want at least one",
+        ),
+        (
+            "resourceImportLabelSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}",
+            "values ['b'] of 'a' Exists: want none",
+        ),
+        (
+            "resourceImportLabelSelector: {matchExpressions: [{key: a, operator: in, values: [b]}]}",
+            "operator 'in' of 'a': want In, NotIn, Exists, DoesNotExist",
+        ),
+        ("corsAllowedOriginList: ['http://[::1']", "corsAllowedOriginList 'http://[::1': want an origin"),
         ("port: [", "line"),
     ],
 )
@@ -89,8 +116,12 @@ def test_both_spellings_of_a_version_are_read_and_namespaces_in_either_number(na
 
     assert (found["pods"], found["namespaces"], found["nodes"]) == ("7", "9", "")
     assert versions({"namespaceslastResourceVersion": "3"})["namespaces"] == "3"
-    with pytest.raises(ValueError, match="pvsLastResourceVersion: want a version, not 'x'"):
-        versions({"pvsLastResourceVersion": "x"})
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", "²", "٣", "18446744073709551616", "9" * 5000])
+def test_what_is_no_version_of_64_bits_is_refused(text):
+    with pytest.raises(ValueError, match=f"pvsLastResourceVersion: want a version, not '{text}'"):
+        versions({"pvsLastResourceVersion": text})
 
 
 def test_a_line_has_the_plural_the_event_and_the_object_without_its_kind():
@@ -107,7 +138,7 @@ def test_a_line_has_the_plural_the_event_and_the_object_without_its_kind():
 def test_plugins_of_older_releases_are_left_out_of_an_import():
     old = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "EBSLimits"}, {"name": "NodeName"}]}}}]}
 
-    assert without_old_plugins(old) == (
+    assert of_older_release(old) == (
         {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "NodeName"}]}}}]},
         ["EBSLimits"],
     )

@@ -7,7 +7,7 @@ import pytest
 
 from services.api.errors import Expired
 from services.api.wire import Response, WatchEvent
-from services.simulator.watching import lines
+from services.simulator.watching import relay
 
 
 def node(name, rv):
@@ -37,15 +37,21 @@ class Server:
 
 
 def sent(server, since, count):
-    async def main():
-        found = []
-        async for line in lines(server, {"nodes": since}):
-            found.append(json.loads(line))
-            if len(found) == count:
-                break
-        return found
+    """What a reader gets that goes away at the last of so many lines."""
+    events = []
 
-    events = asyncio.run(main())
+    async def write(line):
+        events.append(json.loads(line))
+        if len(events) == count:
+            raise ConnectionResetError
+
+    async def main():
+        with pytest.raises(ExceptionGroup) as ended:
+            await relay(server, {"nodes": since}, write)
+        assert [type(each) for each in ended.value.exceptions] == [ConnectionResetError]
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is watched any more"
+
+    asyncio.run(main())
     return [(each["EventType"], each["Obj"].get("code") or each["Obj"]["metadata"]["name"]) for each in events]
 
 
