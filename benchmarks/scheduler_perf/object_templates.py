@@ -1,8 +1,8 @@
 """Templates of objects: Go's html/template with upstream's functions, filled for an index and read as YAML.
 
 As html/template does it, texts that an action yields are escaped, and what is missing is nothing. A file without
-actions is read once. Sources: kubernetes/kubernetes `test/integration/scheduler_perf/operations.go`, `getTemplateFuncs`;
-`create.go`, where older releases have `div` and `mod`.
+actions is read once. Sources: kubernetes/kubernetes `test/integration/scheduler_perf/`: `operations.go`, function
+`getTemplateFuncs`, and `create.go`, where older releases have `div` and `mod`.
 """
 
 from __future__ import annotations

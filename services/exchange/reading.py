@@ -267,7 +267,7 @@ def csv_rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
                     raise Refused(f"{where}: longer than {CSV_ROW_MAX >> 10} KiB")
                 yield where, dict(zip(header, cells, strict=True))
         except (csv.Error, UnicodeDecodeError) as error:
-            raise Refused(f"{source.file}: {error}") from None
+            raise Refused(f"{source.file} (line {rows.line_num}): {error}") from None
         finally:
             text.detach()
 

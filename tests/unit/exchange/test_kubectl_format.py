@@ -92,3 +92,10 @@ def test_a_broken_one_is_refused_with_line_and_column(text, message):
         read(text)
 
     assert str(refused.value).startswith(message), str(refused.value)
+
+
+def test_an_object_that_is_nested_twenty_thousand_levels_deep_is_refused():
+    text = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": ' + '{"a":' * 20_000 + "1"
+
+    with pytest.raises(Refused, match=r"f.json:document \d \(line 1\): nested deeper than 64 levels"):
+        read(text + "}" * 20_001)
