@@ -72,6 +72,9 @@ _KEY_CATEGORIES: Final = {
     "batch.kubernetes.io/controller-uid": "uid",
     "controller-uid": "uid",
     "kubernetes.io/service-name": "svc",
+    # By these controllers know which template a ReplicaSet and a pod have.
+    "pod-template-hash": "value",
+    "controller-revision-hash": "controllerrevision",
 }
 _KEPT_VALUES: Final = frozenset(
     (
@@ -147,6 +150,8 @@ _FIELDS: Final = {
     "uid": "uid",
     "bootID": "uid",
     "topologyKey": "key",
+    "currentRevision": "controllerrevision",
+    "updateRevision": "controllerrevision",
     "mountPath": "path",
     "path": "path",
     "subPath": "path",

@@ -411,6 +411,47 @@ def test_the_volumes_of_an_anonymised_pod_are_what_an_api_server_takes_and_refer
     assert code == 0, printed
 
 
+ROLLED_OUT = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: 8, memory: 8Gi, pods: 9}, allocatable: {cpu: 8, memory: 8Gi, pods: 9}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: acme, namespace: default, uid: u-1, annotations: {deployment.kubernetes.io/revision: "1"}}
+spec: {replicas: 1, selector: {matchLabels: {app: acme}}, template: {metadata: {labels: {app: acme}}, spec: {containers: [{name: a, image: a}]}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: acme-5f494f76d9
+  namespace: default
+  uid: u-2
+  labels: {app: acme, pod-template-hash: 5f494f76d9}
+  annotations: {deployment.kubernetes.io/revision: "1"}
+  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: acme, uid: u-1, controller: true}]
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: acme, pod-template-hash: 5f494f76d9}}
+  template: {metadata: {labels: {app: acme, pod-template-hash: 5f494f76d9}}, spec: {containers: [{name: a, image: a}]}}
+"""
+
+
+@pytest.mark.parametrize("name", ["plain.yaml", "shared.yaml"])
+def test_a_deployment_has_the_replica_set_that_it_had_also_anonymised(tmp_path, name):
+    (tmp_path / "salt").write_text(SALT)
+    (tmp_path / "plain.yaml").write_text(ROLLED_OUT)
+    words = ("anonymise", tmp_path / "plain.yaml", "--salt", tmp_path / "salt", "-o", tmp_path / "shared.yaml")
+    assert keplab(*words)[0] == 0
+    (tmp_path / "s.txt").write_text(f"begin {name}\nsettle\nexpect count pods == 1\nexpect count replicasets == 1\n")
+
+    result = simulate(load_scenario(tmp_path / "s.txt"), seed=0)
+
+    assert [(each.text, each.seen) for each in result.expectations if not each.passed] == []
+    assert result.error == ""
+
+
 def _texts(value):
     if isinstance(value, dict):
         for key, each in value.items():
