@@ -316,6 +316,8 @@ _BYTE = re.compile(r"^(?:JSON is malformed: )?(.*?) \(byte (\d+)\)$", re.DOTALL)
 def _located(problem: str, text: bytes, place: Place) -> str:
     """Return a decoder's message with the line and column that it is about, counted in the whole file."""
     found = _BYTE.match(problem)
+    if found is None and "truncated" not in problem:
+        return problem
     before = text[: int(found[2])] if found is not None else text.rstrip()
     line, column = max(place.line, 1) + before.count(b"\n"), len(before) - before.rfind(b"\n")
     if b"\n" not in before:

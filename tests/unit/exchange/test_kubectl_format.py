@@ -81,6 +81,7 @@ def test_objects_are_placed_by_their_lines():
         (f"{A}\n---\nkind: Pod\n", "f.json: line 3, column 1: want an object or a list of objects, not 'k'"),
         (f"{A}\n[1]", "f.json:document 4 (line 2): want an object with apiVersion and kind, not int"),
         (f'{A}\n{{"kind": "Pod"}}', "f.json:document 2 (line 2): Pod: apiVersion: want a text, not nothing"),
+        (f'{A[:-1]}, "spec": {{"a": 1e400}}}}', "f.json:document 4 (line 1): Number out of range"),
         (
             '{"apiVersion": "v1", "kind": "List", "items": [[1]]}',
             "f.json:document 3 (line 1): want an object with apiVersion and kind, not list",
