@@ -35,6 +35,7 @@ NOT_HERE: Final = {
     "workloads.scheduling.k8s.io": "pod groups are scheduled by a loop that form algorithm does not have",
 }
 MESH: Final = "use --form mesh"
+FIXED: Final = ("namespace", "uid", "creationTimestamp")  # what no update changes, whether it says so or not
 
 
 class CoreCluster:
@@ -166,7 +167,7 @@ class CoreCluster:
         elif subresource:
             raise Unsupported(f"form algorithm has no subresource {subresource}; {MESH}")
         else:
-            fixed = {name: old["metadata"][name] for name in ("uid", "creationTimestamp")}
+            fixed = {name: old["metadata"][name] for name in FIXED if name in old["metadata"]}
             status = {"status": old["status"]} if "status" in old else {}
             new = {**document, "metadata": {**document["metadata"], **fixed}, **status}
         self._documents[kind.name][key] = new
@@ -182,6 +183,7 @@ class CoreCluster:
             before = self._views[key]
             made = documents.stored(copy.deepcopy(new))
             made["metadata"]["uid"] = before.metadata.uid
+            made["metadata"]["resourceVersion"] = str(int(before.metadata.resource_version) + 1)
             pod = algorithm.decode(NewObject(key.namespace, key.name, msgspec.json.encode(made)))
             if before.spec.node_name:
                 pod = replace(pod, spec=replace(pod.spec, node_name=before.spec.node_name))

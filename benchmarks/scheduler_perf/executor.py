@@ -156,7 +156,8 @@ class Executor:
             metadata = made["metadata"]
             if not metadata.get("name"):
                 metadata["name"] = f"{metadata.pop('generateName', '')}{begun + index:05d}"
-            labels = metadata["labels"] = {**(metadata.get("labels") or {}), templates.HOSTNAME: metadata["name"]}
+            own = {templates.HOSTNAME: metadata["name"]}
+            labels = metadata["labels"] = {**templates.OF_KUBELET, **(metadata.get("labels") or {}), **own}
             if label is not None:
                 labels[label.label_key] = label.label_values[index % len(label.label_values)]
             elif unique is not None:

@@ -1,7 +1,8 @@
 """Templates of objects: Go's html/template with upstream's functions, filled for an index and read as YAML.
 
 As html/template does it, texts that an action yields are escaped, and what is missing is nothing. A file without
-actions is read once. Source: kubernetes/kubernetes `test/integration/scheduler_perf/operations.go`, `getTemplateFuncs`.
+actions is read once. Sources: kubernetes/kubernetes `test/integration/scheduler_perf/`: `operations.go`, function
+`getTemplateFuncs`, and `create.go`, where older releases have `div` and `mod`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ def _rest(first: Any, second: Any) -> int:
     return int(math.fmod(int(_number(first)), by))
 
 
+def _whole_quotient(first: Any, second: Any) -> int:
+    return int(_quotient(first, second))
+
+
 FUNCTIONS_OF_PERF: Final[Mapping[str, Function]] = {
     **{name: FUNCTIONS[name] for name in _GOS_OWN},
     "AddFloat": _sum,
@@ -67,8 +72,10 @@ FUNCTIONS_OF_PERF: Final[Mapping[str, Function]] = {
     "MultiplyFloat": _product,
     "MultiplyInt": lambda *numbers: int(_product(*numbers)),
     "DivideFloat": _quotient,
-    "DivideInt": lambda first, second: int(_quotient(first, second)),
+    "DivideInt": _whole_quotient,
     "Mod": _rest,
+    "div": _whole_quotient,
+    "mod": _rest,
 }
 
 

@@ -7,6 +7,7 @@ from services.api.meta import Document
 
 PAUSE: Final = "registry.k8s.io/pause:3.10.1"
 HOSTNAME: Final = "kubernetes.io/hostname"
+OF_KUBELET: Final = {"kubernetes.io/os": "linux"}  # by kubelets on every node; pods are resized on no other (v1.36)
 ZONE: Final = "topology.kubernetes.io/zone"
 BLUE, GREEN, RED, YELLOW = ({"color": color} for color in ("blue", "green", "red", "yellow"))
 DEVOPS: Final = {"team": "devops"}

@@ -57,6 +57,9 @@ _KEPT: Final = {
     "svc": ("kubernetes",),
     "scheduler": ("default-scheduler",),
     "class": ("system-cluster-critical", "system-node-critical"),
+    # Of the volume that every pod is given for its service account.
+    "entry": ("ca.crt",),
+    "file": ("ca.crt", "namespace", "token"),
 }
 _WELL_KNOWN_KEY: Final = re.compile(r"(?:[\w.-]+\.)?(?:kubernetes\.io|k8s\.io|keplab\.dev)/[\w.-]+|metadata\.name")
 _KEY_CATEGORIES: Final = {
@@ -69,6 +72,9 @@ _KEY_CATEGORIES: Final = {
     "batch.kubernetes.io/controller-uid": "uid",
     "controller-uid": "uid",
     "kubernetes.io/service-name": "svc",
+    # By these controllers know which template a ReplicaSet and a pod have.
+    "pod-template-hash": "value",
+    "controller-revision-hash": "controllerrevision",
 }
 _KEPT_VALUES: Final = frozenset(
     (
@@ -144,6 +150,8 @@ _FIELDS: Final = {
     "uid": "uid",
     "bootID": "uid",
     "topologyKey": "key",
+    "currentRevision": "controllerrevision",
+    "updateRevision": "controllerrevision",
     "mountPath": "path",
     "path": "path",
     "subPath": "path",
@@ -255,6 +263,7 @@ _AMOUNT: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:[numkMGTPE]i
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _OFFSET: Final = re.compile(r"\$\(time-offset-nanosecond -?\d{1,19}\)")
 _CAMEL: Final = re.compile(r"(?:[A-Z][a-z0-9]*){2,8}")
+_SUBSCRIPT: Final = re.compile(r"\['(.*)'\]")
 _ORDINAL: Final = re.compile(r"(.+)-(\d{1,9})")
 Visit = Callable[[str, str], str]
 
@@ -462,6 +471,8 @@ class Anonymiser:
                 found[name] = self._names(own, each)
             elif name == "metadata" and isinstance(each, dict):
                 found[name] = self._metadata(each, "Pod" if field == "template" else kind)
+            elif name == "key" and field == "items" and isinstance(each, str):
+                found[name] = self._names("entry", each)
             elif name in ("containerPort", "targetPort", "port") and isinstance(each, str):
                 found[name] = self._names("port", each)
             else:
@@ -499,7 +510,11 @@ class Anonymiser:
             return text
         if _MOMENT.fullmatch(text):
             return self._moment(text)
+        if field == "fieldPath":
+            return _SUBSCRIPT.sub(lambda found: f"['{self._key(found[1])}']", text)
         if category := _FIELDS.get(field):
+            if category == "path" and not text.startswith("/"):
+                category = "file"  # below a volume, where a path may not begin at the root
             return self._key(text) if category == "key" else self._names(category, text)
         if _AMOUNT.fullmatch(text) or (field == "reason" and _CAMEL.fullmatch(text)):
             return text

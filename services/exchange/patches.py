@@ -14,12 +14,21 @@ _DELETE_VALUES = "$deleteFromPrimitiveList/"
 
 
 def strategic_diff(before: Document, after: Document, shape: Shape) -> Document:
-    """Return the patch that makes `after` of `before`; {} where they are equal."""
+    """Return the patch that makes `after` of `before`; {} where they are equal.
+
+    A member that is null is one that is not there, as for Go: in a patch it deletes, and no patch can set it.
+    """
     patch = _objects(before, after, shape)
-    if strategic_merge_patch(before, patch, shape) == after:
+    if _without_nulls(strategic_merge_patch(before, patch, shape)) == _without_nulls(after):
         return patch
     # Lists whose elements say their key twice, or not at all, cannot be merged: they are given whole.
     return _whole(before, after, shape)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _objects(before: Document, after: Document, shape: Shape) -> Document:

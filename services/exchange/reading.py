@@ -277,7 +277,7 @@ def csv_rows(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
                     raise Refused(f"{where}: longer than {CSV_ROW_MAX >> 10} KiB")
                 yield where, dict(zip(header, cells, strict=True))
         except (csv.Error, UnicodeDecodeError) as error:
-            raise Refused(f"{source.file}: {error}") from None
+            raise Refused(f"{source.file} (line {rows.line_num}): {error}") from None
         finally:
             text.detach()
 
@@ -326,6 +326,8 @@ _BYTE = re.compile(r"^(?:JSON is malformed: )?(.*?) \(byte (\d+)\)$", re.DOTALL)
 def _located(problem: str, text: bytes, place: Place) -> str:
     """Return a decoder's message with the line and column that it is about, counted in the whole file."""
     found = _BYTE.match(problem)
+    if found is None and "truncated" not in problem:
+        return problem
     before = text[: int(found[2])] if found is not None else text.rstrip()
     line, column = max(place.line, 1) + before.count(b"\n"), len(before) - before.rfind(b"\n")
     if b"\n" not in before:

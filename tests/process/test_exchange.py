@@ -382,6 +382,7 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
         (("sync", "--kubeconfig", "DATA/kubeconfig"), " itself: want another cluster"),
         (("export", "-o", "x", "--kinds", "gizmos"), "no kind 'gizmos'"),
         (("snapshot", "restore", "nothing"), "there is no such snapshot"),
+        (("snapshot", "export", "nothing", "-o", "x.yaml"), "there is no such snapshot"),
         (("replay", "gone.yaml"), "gone.yaml: No such file or directory"),
     ],
 )

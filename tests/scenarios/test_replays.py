@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from services.cli.__main__ import cli
+from services.exchange.format import format_named
+from services.exchange.stream import Change
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
 
@@ -222,6 +224,28 @@ def test_16_changes_happen_at_their_moments_of_virtual_time(recording):
         "expect count pods == 0",
         "played",
     )
+
+    assert unmet(result) == []
+
+
+def test_a_pod_of_a_client_that_was_recorded_as_it_was_bound_is_replayed(tmp_path):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "u1"},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "a", "image": "x:1"}]},
+    }
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}  # null, as every API server says
+    bound = {**pod, "spec": {**pod["spec"], "nodeName": "n7"}, "status": {"conditions": [scheduled]}}
+    path = tmp_path / "day.yaml"
+    with path.open("wb") as file:
+        writer = format_named("kwok").write(file, 0.0)
+        for at_s, method, document in ((1.0, "create", pod), (2.0, "update", bound)):
+            writer.change(Change(at_s, method, "pods", "default", "p", document))
+        writer.close()
+    path.write_text(NODES.format(n=0) + "---\n" + path.read_text())
+
+    result = ran(path, f"play {path.name}", "settle", "expect each pods name=p spec.nodeName == n0")
 
     assert unmet(result) == []
 

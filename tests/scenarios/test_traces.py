@@ -357,6 +357,101 @@ def test_29_an_anonymised_cluster_is_decided_about_as_the_original(tmp_path, dec
     assert {role["Pod"][pod]: role["Node"][node] for pod, node in first.items()} == second
 
 
+VOLUMES = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: 8, memory: 8Gi, pods: 9}, allocatable: {cpu: 8, memory: 8Gi, pods: 9}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: acme-settings, namespace: default}
+data: {acme.ini: secret}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: acme, namespace: default, labels: {acme-tier: acme-a}}
+spec:
+  containers:
+  - name: acme-main
+    image: acme
+    volumeMounts:
+    - {name: kube-api-access-x2b4d, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+    - {name: acme-files, mountPath: /etc/acme, subPath: acme/conf}
+  volumes:
+  - name: kube-api-access-x2b4d
+    projected:
+      sources:
+      - serviceAccountToken: {expirationSeconds: 3607, path: token}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}
+  - name: acme-files
+    configMap: {name: acme-settings, items: [{key: acme.ini, path: acme/conf}]}
+  - name: acme-labels
+    downwardAPI: {items: [{path: acme-tier, fieldRef: {fieldPath: "metadata.labels['acme-tier']"}}]}
+"""
+
+
+def test_the_volumes_of_an_anonymised_pod_are_what_an_api_server_takes_and_refer_to_the_same(tmp_path):
+    (tmp_path / "salt").write_text(SALT)
+    (tmp_path / "plain.yaml").write_text(VOLUMES)
+    words = ("anonymise", tmp_path / "plain.yaml", "--salt", tmp_path / "salt", "-o", tmp_path / "shared.yaml")
+    assert keplab(*words)[0] == 0
+
+    shared = (tmp_path / "shared.yaml").read_text()
+    assert "acme" not in shared
+    _, config, pod = yaml.load_all(shared, Loader=yaml.CSafeLoader)
+    own, files, labels = pod["spec"]["volumes"]
+    assert own["projected"] == list(yaml.safe_load_all(VOLUMES))[2]["spec"]["volumes"][0]["projected"]
+    assert files["configMap"]["items"][0]["key"] in config["data"]
+    assert pod["spec"]["containers"][0]["volumeMounts"][1]["subPath"] == files["configMap"]["items"][0]["path"]
+    (key,) = pod["metadata"]["labels"]
+    assert labels["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"] == f"metadata.labels['{key}']"
+    code, printed = keplab("replay", tmp_path / "shared.yaml", "--virtual")
+    assert code == 0, printed
+
+
+ROLLED_OUT = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: 8, memory: 8Gi, pods: 9}, allocatable: {cpu: 8, memory: 8Gi, pods: 9}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: acme, namespace: default, uid: u-1, annotations: {deployment.kubernetes.io/revision: "1"}}
+spec: {replicas: 1, selector: {matchLabels: {app: acme}}, template: {metadata: {labels: {app: acme}}, spec: {containers: [{name: a, image: a}]}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: acme-5f494f76d9
+  namespace: default
+  uid: u-2
+  labels: {app: acme, pod-template-hash: 5f494f76d9}
+  annotations: {deployment.kubernetes.io/revision: "1"}
+  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: acme, uid: u-1, controller: true}]
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: acme, pod-template-hash: 5f494f76d9}}
+  template: {metadata: {labels: {app: acme, pod-template-hash: 5f494f76d9}}, spec: {containers: [{name: a, image: a}]}}
+"""
+
+
+@pytest.mark.parametrize("name", ["plain.yaml", "shared.yaml"])
+def test_a_deployment_has_the_replica_set_that_it_had_also_anonymised(tmp_path, name):
+    (tmp_path / "salt").write_text(SALT)
+    (tmp_path / "plain.yaml").write_text(ROLLED_OUT)
+    words = ("anonymise", tmp_path / "plain.yaml", "--salt", tmp_path / "salt", "-o", tmp_path / "shared.yaml")
+    assert keplab(*words)[0] == 0
+    (tmp_path / "s.txt").write_text(f"begin {name}\nsettle\nexpect count pods == 1\nexpect count replicasets == 1\n")
+
+    result = simulate(load_scenario(tmp_path / "s.txt"), seed=0)
+
+    assert [(each.text, each.seen) for each in result.expectations if not each.passed] == []
+    assert result.error == ""
+
+
 def _texts(value):
     if isinstance(value, dict):
         for key, each in value.items():

@@ -128,12 +128,14 @@ def export_command(name: str, format_name: str, path: Path, data: Path) -> int:
     """Write a snapshot for another tool."""
     from services.cli.exchange.files import writing
     from services.cli.mesh_state import state_of
-    from services.cli.snapshots import SnapshotError, place_of
+    from services.cli.snapshots import SnapshotError, about_of, place_of
     from services.exchange.stream import Refused
     from services.scenarios.past import StateError
 
     with refusing(SnapshotError, StateError, Refused):
-        state = state_of(place_of(data, name), 0)
+        place = place_of(data, name)
+        about_of(place)
+        state = state_of(place, 0)
         with writing(path, format_name, state.wall_s) as writer:
             for each in state.objects:
                 writer.put(each.document)

@@ -18,9 +18,11 @@ from services.exchange.format import Format, Reading
 from services.exchange.reading import Source, csv_rows
 from services.exchange.stream import Change, Origin, Placed, Refused, Stream
 from services.exchange.traces.public import (
+    AMOUNT_MAX,
     NAMESPACE,
     PART_OPTIONS,
     Part,
+    amount,
     created,
     is_none,
     label_of,
@@ -59,6 +61,8 @@ DRIVER: Final = "gpu.keplab.dev"
 RESOURCE_API: Final = "resource.k8s.io/v1"
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 _MIB: Final = 1 << 20
+MIB_MAX: Final = AMOUNT_MAX / _MIB
+GPUS_MAX: Final = 128  # devices that a ResourceSlice may have
 SOURCE: Final = (
     "Alibaba cluster-trace-gpu-v2023, github.com/alibaba/clusterdata; that repository states the terms of use. "
     "Cite: Weng et al., Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent, "
@@ -102,7 +106,7 @@ def _objects(
             try:
                 made = _node(row, where, wanted.share)
                 yield Placed(made, where)
-                if wanted.share == "dra" and (gpus := int(number(row, "gpu", where, default=0))):
+                if wanted.share == "dra" and (gpus := _gpus(row, "gpu", where)):
                     yield Placed(_slice(made["metadata"]["name"], gpus, row["model"]), where)
             except Refused:
                 if not wanted.is_lenient:
@@ -119,10 +123,10 @@ def _count(notes: dict[str, int], what: str) -> None:
 
 
 def _node(row: Mapping[str, Any], where: str, share: str) -> Document:
-    gpus = int(number(row, "gpu", where, default=0))
+    gpus = _gpus(row, "gpu", where)
     resources = {
-        "cpu": quantity(number(row, "cpu_milli", where), milli=True),
-        "memory": quantity(number(row, "memory_mib", where) * _MIB),
+        "cpu": quantity(amount(row, "cpu_milli", where), milli=True),
+        "memory": quantity(amount(row, "memory_mib", where, most=MIB_MAX) * _MIB),
         "pods": PODS_PER_NODE,
     }
     if gpus and share != "dra":
@@ -177,10 +181,13 @@ def _template(gpus: int, milli: int, models: Sequence[str]) -> Document:
 
 def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -> Iterator[Change]:
     sorter = Sorter()
+    places: dict[str, str] = {}
     for source in tables:
         for where, row in csv_rows(source):
             try:
                 _check(row, where)
+                if (earlier := places.setdefault(name_of(row["name"]), where)) != where:
+                    raise Refused(f"{where}: name {row['name']}: it is that of {earlier} already")
                 if wanted.part.has(row["name"]):
                     sorter.put("", number(row, "creation_time", where), [where, row])
                 else:
@@ -234,14 +241,18 @@ def _check(row: Mapping[str, Any], where: str) -> None:
         raise Refused(f"{where}: scheduled_time {scheduled:g}: want creation_time {created_at:g} or later")
     if deleted < created_at:
         raise Refused(f"{where}: deletion_time {deleted:g}: want creation_time {created_at:g} or later")
-    for field in ("cpu_milli", "memory_mib"):
-        number(row, field, where)
-    for field in ("num_gpu", "gpu_milli"):
-        number(row, field, where, default=0)
+    amount(row, "cpu_milli", where)
+    amount(row, "memory_mib", where, most=MIB_MAX)
+    amount(row, "gpu_milli", where, default=0, most=1000)
+    _gpus(row, "num_gpu", where)
+
+
+def _gpus(row: Mapping[str, Any], field: str, where: str) -> int:
+    return int(amount(row, field, where, default=0, most=GPUS_MAX, is_whole=True))
 
 
 def _pod(row: Mapping[str, Any], where: str, run_s: float | None, share: str) -> Document:
-    gpus, milli = int(number(row, "num_gpu", where, default=0)), number(row, "gpu_milli", where, default=0)
+    gpus, milli = _gpus(row, "num_gpu", where), number(row, "gpu_milli", where, default=0)
     limits: dict[str, str] = {}
     if gpus and share == "up":
         limits[GPU] = str(gpus)
@@ -277,7 +288,7 @@ def _models(row: Mapping[str, Any]) -> list[str]:
 
 def _claimed(row: Mapping[str, Any], where: str) -> Document | None:
     """Return the template of the claim that a pod has; None: it wants no GPU."""
-    gpus = int(number(row, "num_gpu", where, default=0))
+    gpus = _gpus(row, "num_gpu", where)
     milli = _milli(gpus, number(row, "gpu_milli", where, default=0))
     return _template(gpus, milli, _models(row)) if gpus else None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -96,7 +96,13 @@ class _Reader:
         found = self._database.execute(
             f"SELECT vmTypeId, core, memory, hdd, ssd, nic FROM {self._types} WHERE machineId = ?", (self._machine,)
         )
-        return {each: tuple(float(share or 0) for share in shares) for each, *shares in found}
+        return {each: tuple(self._shares(each, shares)) for each, *shares in found}
+
+    def _shares(self, vm_type: Any, shares: Sequence[Any]) -> Iterator[float]:
+        for name, share in zip(_TYPES[3:], shares, strict=True):
+            if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise Refused(f"{self._file}: VM type {vm_type}: {name} {share!r}: want a share of a machine, 0 to 1")
+            yield float(share or 0)
 
     def _count(self, what: str) -> None:
         self.notes[what] = self.notes.get(what, 0) + 1
@@ -111,6 +117,8 @@ class _Reader:
             _, tenant, vm_type, _, start, end = row
             if not isinstance(start, int | float) or (end is not None and not isinstance(end, int | float)):
                 raise Refused(f"{self._file}: vm {row[0]}: starttime {start!r}, endtime {end!r}: want days")
+            if end is not None and end < start:
+                raise Refused(f"{self._file}: vm {row[0]}: endtime {end}: want starttime {start} or later")
             if not self._part.has(str(tenant)):
                 count("requests of tenants that are not in the sample")
             elif vm_type not in shapes:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.meta import Document
 from services.exchange.format import Format, Reading
 from services.exchange.reading import Source, csv_rows, json_value, lines
@@ -27,6 +28,7 @@ from services.exchange.stream import Change, Origin, Place, Placed, Refused, Str
 from services.exchange.traces.public import (
     PART_OPTIONS,
     Part,
+    amount,
     created,
     is_none,
     label_of,
@@ -88,7 +90,7 @@ def _fields(head: bytes) -> set[str]:
     if line.startswith(b"{"):
         try:
             found = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return set(re.findall(r'"(\w+)"\s*:', line.decode("utf-8", "replace")))
         return set(found) if isinstance(found, dict) else set()
     return {each.strip().strip('"').partition(".")[0] for each in line.decode("utf-8", "replace").split(",")}
@@ -138,7 +140,7 @@ def _resources(row: Mapping[str, Any], name: str, where: str) -> tuple[float, fl
         value = {each: row.get(f"{name}.{each}", row.get(f"{name}_{each}")) for each in ("cpus", "memory")}
     if all(is_none(value.get(each)) for each in ("cpus", "memory")):
         return None
-    return tuple(number(value, each, f"{where}: {name}", default=0.0) for each in ("cpus", "memory"))  # type: ignore[return-value]  # two of them
+    return tuple(amount(value, each, f"{where}: {name}", default=0.0) for each in ("cpus", "memory"))  # type: ignore[return-value]  # two of them
 
 
 @dataclass

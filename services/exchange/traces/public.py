@@ -203,6 +203,27 @@ def number(row: Mapping[str, Any], field: str, where: str, *, default: float | N
     return found
 
 
+AMOUNT_MAX: Final = float(1 << 53)
+"""More of a resource than any machine has; what is counted stays exact."""
+
+
+def amount(
+    row: Mapping[str, Any],
+    field: str,
+    where: str,
+    *,
+    default: float | None = None,
+    most: float = AMOUNT_MAX,
+    is_whole: bool = False,
+) -> float:
+    """Return how much of a resource a row says. Raises: Refused naming the field and what it says."""
+    found = number(row, field, where, default=default)
+    if not 0 <= found <= most or (is_whole and found != int(found)):
+        want = "a whole number" if is_whole else "a number"
+        raise Refused(f"{where}: {field} {str(row[field]).strip()}: want {want} from 0 to {most:,.0f}")
+    return found
+
+
 def is_none(text: Any) -> bool:
     """Whether a cell says nothing."""
     return text is None or str(text).strip().lower() in ("", "nan", "none", "null")

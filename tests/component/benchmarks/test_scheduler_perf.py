@@ -219,6 +219,36 @@ def test_nodes_are_called_by_their_hostname_so_that_pods_spread_over_them(tmp_pa
     assert "0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints" in one_more
 
 
+def test_nodes_run_linux_as_a_kubelet_says_unless_their_template_says_otherwise(tmp_path):
+    steps = "[{opcode: createNodes, count: 1, nodeTemplatePath: node.yaml}, \
+{opcode: createPods, count: 1, podTemplatePath: pod.yaml, collectMetrics: true}]"
+    pod = POD.replace("spec: {", "spec: {nodeSelector: {kubernetes.io/os: linux}, ")
+    windows = NODE.replace("{generateName: n-}", "{generateName: n-, labels: {kubernetes.io/os: windows}}")
+
+    assert outcome_of(tmp_path, steps, pod=pod, node=NODE).failed == ""
+    refused = outcome_of(tmp_path, steps.replace("node.yaml", "windows.yaml"), pod=pod, windows=windows).failed
+    assert "1 node(s) didn't match Pod's node affinity/selector" in refused
+
+
+def test_a_waiting_pod_is_tried_again_when_updateany_changes_it(tmp_path):
+    steps = """
+  - {opcode: createNodes, count: 1, nodeTemplatePath: node.yaml}
+  - {opcode: startCollectingMetrics, namespaces: [waiting]}
+  - {opcode: createPods, count: 2, podTemplatePath: pod.yaml, namespace: waiting, skipWaitToCompletion: true}
+  - {opcode: barrier, stageRequirement: Attempted}
+  - {opcode: updateAny, count: 2, templatePath: tolerating.yaml, namespace: waiting}
+  - {opcode: barrier}
+  - {opcode: stopCollectingMetrics}"""
+    pod = POD.replace("generateName: p-", "name: 'p-{{ .Index }}'")
+    tolerating = pod.replace("spec: {", "spec: {tolerations: [{key: a, operator: Exists}], ")
+    tainted = NODE + "spec: {taints: [{key: a, effect: NoSchedule}]}\n"
+
+    outcome = outcome_of(tmp_path, steps, pod=pod, tolerating=tolerating, node=tainted)
+
+    assert outcome.failed == ""
+    assert [each.pods for each in outcome.measured] == [2]
+
+
 def test_what_a_node_can_allocate_beside_its_capacity_does_not_replace_it(tmp_path):
     steps = """
   - {opcode: createNodes, count: 1, nodeTemplatePath: node.yaml, nodeAllocatableStrategy: {nodeAllocatable: {a.b/c: 2}}}

@@ -292,6 +292,7 @@ metadata:
     text: "{{ .text }}"
     large: "{{ .large }}"
     missing: "{{ .missing }}"
+    older: "{{ div .Index 3 }} {{ mod .Index 3 }}"
 {{- if eq .Index 4 }}
   annotations: {is: four}
 {{- end }}
@@ -315,6 +316,7 @@ def test_templates_are_gos_html_templates_with_upstreams_functions(tmp_path):
             "text": "a&#39;b",
             "large": "2.5e&#43;06",
             "missing": "",
+            "older": "1 1",
         },
         "annotations": {"is": "four"},
     }

@@ -81,6 +81,7 @@ def test_objects_are_placed_by_their_lines():
         (f"{A}\n---\nkind: Pod\n", "f.json: line 3, column 1: want an object or a list of objects, not 'k'"),
         (f"{A}\n[1]", "f.json:document 4 (line 2): want an object with apiVersion and kind, not int"),
         (f'{A}\n{{"kind": "Pod"}}', "f.json:document 2 (line 2): Pod: apiVersion: want a text, not nothing"),
+        (f'{A[:-1]}, "spec": {{"a": 1e400}}}}', "f.json:document 4 (line 1): Number out of range"),
         (
             '{"apiVersion": "v1", "kind": "List", "items": [[1]]}',
             "f.json:document 3 (line 1): want an object with apiVersion and kind, not list",
@@ -92,3 +93,10 @@ def test_a_broken_one_is_refused_with_line_and_column(text, message):
         read(text)
 
     assert str(refused.value).startswith(message), str(refused.value)
+
+
+def test_an_object_that_is_nested_twenty_thousand_levels_deep_is_refused():
+    text = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": ' + '{"a":' * 20_000 + "1"
+
+    with pytest.raises(Refused, match=r"f.json:document \d \(line 1\): nested deeper than 64 levels"):
+        read(text + "}" * 20_001)

@@ -212,3 +212,16 @@ def test_the_patch_between_two_states_makes_the_second_of_the_first(before, afte
 
     assert strategic_merge_patch(before, patch, shape) == after
     assert (patch == {}) == (before == after)
+
+
+def test_a_null_member_is_one_that_is_not_there_so_that_what_changed_is_given_alone():
+    before = {"spec": {"containers": [{"name": "a"}]}, "status": {"phase": "Pending", "startTime": None}}
+    bound = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    after = {
+        "spec": {"containers": [{"name": "a"}], "nodeName": "n1"},
+        "status": {"phase": "Pending", "conditions": [bound]},
+    }
+
+    patch = strategic_diff(before, after, shape_of("v1", "Pod"))
+
+    assert patch == {"spec": {"nodeName": "n1"}, "status": {"conditions": [bound], "startTime": None}}

@@ -152,7 +152,15 @@ def test_pods_that_never_ran_run_for_ever_and_failed_ones_fail():
         ("a,1,1,0,0,,LS,Running,10,20,8", "scheduled_time 8: want creation_time 10 or later"),
         ("a,1,1,0,0", "t.csv:document 1 (line 2): 5 cells where the header has 11"),
         (",1,1,0,0,,LS,Running,10,20,10", "name: nothing: want the name of a pod"),
-        ('"a,1', "unexpected end of data"),
+        ('"a,1', "t.csv (line 2): unexpected end of data"),
+        ("a,-1,1,0,0,,LS,Running,10,20,10", "cpu_milli -1: want a number from 0 to 9,007,199,254,740,992"),
+        ("a,1,1e30,0,0,,LS,Running,10,20,10", "memory_mib 1e30: want a number from 0 to 8,589,934,592"),
+        ("a,1,1,1.5,0,,LS,Running,10,20,10", "num_gpu 1.5: want a whole number from 0 to 128"),
+        ("a,1,1,1,4600,,LS,Running,10,20,10", "gpu_milli 4600: want a number from 0 to 1,000"),
+        (
+            "a,1,1,0,0,,LS,Running,10,20,10\na,2,1,0,0,,LS,Running,10,20,10",
+            "t.csv:document 2 (line 3): name a: it is that of t.csv:document 1 (line 2) already",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_read_is_refused_with_place_and_field(row, message):
@@ -402,6 +410,13 @@ def test_lenient_reading_of_borg_counts_rows_of_every_table_that_cannot_be_read(
         read(machines, events, name="borg", **SCALE)
 
 
+def test_a_negative_request_of_borg_is_refused():
+    events = borg(instance(0, 0, resource_request={"cpus": -0.5, "memory": 0.1}))
+
+    with pytest.raises(Refused, match=r"resource_request: cpus -0\.5: want a number from 0 to "):
+        read(events, name="borg", **SCALE)
+
+
 def test_borg_needs_a_scale_and_reads_csv():
     csv_text = (
         "time,type,collection_id,instance_index,priority,resource_request.cpus,resource_request.memory\n"
@@ -479,6 +494,24 @@ def test_the_machine_of_azure_on_which_most_types_run_is_taken(azure):
     assert "of 2 types of machine: 1 is taken" in next(iter(notes))
     with pytest.raises(Refused, match="machine 9: want one of 0, 1"):
         azure_read(azure, machine="9")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE vmType SET core = 'half' WHERE id = 1", "VM type 10: core 'half': want a share of a machine, 0 to 1"),
+        ("UPDATE vmType SET nic = -0.5 WHERE id = 1", "VM type 10: nic -0.5: want a share of a machine, 0 to 1"),
+        ("UPDATE vm SET starttime = 'x' WHERE vmId = 3", "vm 3: starttime 'x', endtime 0.75: want days"),
+        ("UPDATE vm SET endtime = 0.125 WHERE vmId = 3", "vm 3: endtime 0.125: want starttime 0.25 or later"),
+    ],
+)
+def test_a_row_of_azure_that_cannot_be_used_is_refused_with_its_field(azure, change, message):
+    with sqlite3.connect(azure.path) as database:
+        database.execute(change)
+
+    with pytest.raises(Refused) as refused:
+        azure_read(azure, machine="0")
+    assert message in str(refused.value)
 
 
 def test_a_database_without_the_tables_is_refused(tmp_path):
