@@ -51,7 +51,9 @@ browser: ## have what tests of the live page skip without: Chromium and Firefox 
 	has chromium chromium-browser google-chrome && has firefox-esr firefox || { may && apt-get update -qq; }; \
 	has chromium chromium-browser google-chrome >/dev/null || want chromium fonts-dejavu-core; \
 	has firefox-esr firefox >/dev/null || want firefox-esr; \
-	if has npm >/dev/null; then npm ci --prefix tests/browser/types --silent --no-fund --no-audit || echo "no TypeScript compiler could be installed: types are not checked"; \
+	if has npm >/dev/null; then \
+	  mkdir -p $(VENV)/typescript && cp tests/browser/types/package*.json $(VENV)/typescript && \
+	  npm ci --prefix $(VENV)/typescript --silent --no-fund --no-audit || echo "no TypeScript compiler could be installed: types are not checked"; \
 	else echo "no npm: types of the live page are not checked"; fi
 
 lint: $(READY) ## format, lint, floors, stubs

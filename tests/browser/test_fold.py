@@ -226,7 +226,7 @@ LOOKED_AT = """(is) => {
 }"""
 
 
-def test_a_page_that_nobody_looks_at_is_handed_no_changes_and_shows_all_of_them_when_it_is_seen(serve, new_page):
+def test_a_page_in_a_hidden_tab_is_handed_no_changes_and_shows_all_of_them_when_it_is_seen(serve, new_page):
     served, page = serve(nodes=20, pods=300), new_page()
     page.open(served.address)
     cluster = served.feed.cluster

@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).parent / "types" / "tsconfig.json"
-COMPILER = PROJECT.parent / "node_modules" / ".bin" / "tsc"
+COMPILER = Path(sys.prefix) / "typescript" / "node_modules" / ".bin" / "tsc"
 
 
 def test_types_in_comments_hold():
