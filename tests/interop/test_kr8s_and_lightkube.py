@@ -120,9 +120,11 @@ def test_kr8s_creates_waits_scales_reads_logs_and_deletes(with_kr8s):
         await web.create()
         await web.wait("condition=Available", timeout=30)
         await web.scale(1)
-        pods = [pod async for pod in api.get("pods", label_selector=LABELS)]
-        ready = [pod for pod in pods if await pod.ready()]
-        lines = [line async for line in ready[0].logs(container="c")]
+        # The other one goes meanwhile, and whether a pod is ready is asked of each by its name.
+        while len(pods := [pod async for pod in api.get("pods", label_selector=LABELS)]) != 1:
+            await asyncio.sleep(0.05)
+        assert await pods[0].ready()
+        lines = [line async for line in pods[0].logs(container="c")]
         table = [row async for row in api.get("deployments.v1.apps")]
         await web.delete(propagation_policy="Foreground")
         await web.wait("delete", timeout=30)
