@@ -32,25 +32,6 @@ def test_the_list_has_kubectls_columns_and_the_state_of_the_version(replay, hist
         assert sorted(found) == names
 
 
-def test_a_kind_that_is_jumped_to_is_walked_and_viewed_by_keys(replay, new_page):
-    page = new_page()
-    page.open(replay)
-    page.keys(":")
-    page.type("pods -n shop")
-    page.keys("Enter")
-    page.until("() => document.querySelectorAll('.vrow').length > 1")
-    names = page.ask("() => [...document.querySelectorAll('.vrow')].map((row) => row.firstChild.textContent)")
-    page.keys("v")
-    page.until("() => document.querySelector('.detail table.versions')")
-    assert f"shop/{names[0]}" == page.text(".detail h2")
-    page.keys("Escape")
-    page.until("() => !document.querySelector('.detail')")
-    page.keys("ArrowDown", "ArrowDown", "d")
-    page.until("() => document.querySelector('.detail dl.pairs')")
-
-    assert f"shop/{names[1]}" == page.text(".detail h2")
-
-
 def test_the_difference_of_two_versions_is_that_of_the_two_documents(replay, history, new_page):
     page = new_page()
     page.open(f"{replay.as_uri()}#/objects/pods/shop/odd?tab=versions")

@@ -75,7 +75,7 @@ function Search() {
   const [text, setText] = useState(''), [hits, setHits] = useState(/** @type {any[]} */ ([])), [at, setAt] = useState(0), [open, setOpen] = useState(false);
   useEffect(() => register([
     {id: 'shell.search', title: 'Search names of pods and nodes', keys: ['/'], run: () => { field.current?.focus(); field.current?.select(); }},
-    {id: 'shell.kind', title: 'Jump to a kind, as in :pods -n shop', keys: [':'], run: () => { setText(':'); setHits([]); field.current?.focus(); }},
+    {id: 'shell.kind', title: 'Jump to a kind, as in :pods -n shop', keys: [':'], run: () => { if (field.current) field.current.value = ':'; setText(':'); setHits([]); field.current?.focus(); }},
   ]), []);
   useEffect(() => {
     const query = text.replace(/^\//, '').trim();
