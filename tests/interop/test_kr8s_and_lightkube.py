@@ -120,11 +120,12 @@ def test_kr8s_creates_waits_scales_reads_logs_and_deletes(with_kr8s):
         await web.create()
         await web.wait("condition=Available", timeout=30)
         await web.scale(1)
-        # The other one goes meanwhile, and whether a pod is ready is asked of each by its name.
-        while len(pods := [pod async for pod in api.get("pods", label_selector=LABELS)]) != 1:
-            await asyncio.sleep(0.05)
-        assert await pods[0].ready()
-        lines = [line async for line in pods[0].logs(container="c")]
+        await web.wait("jsonpath='{.status.replicas}'=1", timeout=30)
+        # The other pod is terminating, or gone.
+        pods = [pod async for pod in api.get("pods", label_selector=LABELS)]
+        (pod,) = [pod for pod in pods if "deletionTimestamp" not in pod.metadata]
+        assert await pod.ready()
+        lines = [line async for line in pod.logs(container="c")]
         table = [row async for row in api.get("deployments.v1.apps")]
         await web.delete(propagation_policy="Foreground")
         await web.wait("delete", timeout=30)
