@@ -32,6 +32,68 @@ def test_the_list_has_kubectls_columns_and_the_state_of_the_version(replay, hist
         assert sorted(found) == names
 
 
+def test_a_kind_that_is_jumped_to_is_walked_and_viewed_by_keys(replay, history, new_page):
+    names = sorted(name for kind, space, name in history.states[history.rv] if (kind, space) == ("pods", "shop"))
+    page = new_page()
+    page.open(replay)
+    page.keys(":")
+    page.type("pods -n shop")
+    page.keys("Enter")
+    page.until("() => document.querySelector('.vrow')")
+    page.keys("v")
+    page.until("() => document.querySelector('.detail table.versions')")
+    assert f"shop/{names[0]}" == page.text(".detail h2")
+    page.keys("Escape")
+    page.keys("ArrowDown", "ArrowDown", "d")
+    page.until("() => document.querySelector('.detail dl.pairs')")
+
+    assert f"shop/{names[1]}" == page.text(".detail h2")
+
+
+def test_keys_that_are_held_down_go_on_from_row_to_row(replay, history, new_page):
+    names = sorted(name for kind, _, name in history.states[history.rv] if kind == "nodes")
+    page = new_page()
+    page.open(f"{replay.as_uri()}#/objects/nodes")
+    page.until("() => document.querySelector('.vrow')")
+    # As keys come that were pressed while the page was busy: nothing else is done between them.
+    press = "document.querySelector('.vtable').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))"
+    page.ask(f"async () => {{ for (let i = 0; i < 3; i++) {{ {press}; await Promise.resolve(); }} }}")
+    page.until("() => document.querySelector('.detail h2')")
+
+    assert names[2] == page.text(".detail h2")
+
+
+def test_the_first_of_a_list_is_the_first_as_it_is_sorted(replay, history, new_page):
+    names = sorted(name for kind, _, name in history.states[history.rv] if kind == "nodes")
+    page = new_page()
+    page.open(f"{replay.as_uri()}#/objects/nodes")
+    page.until("() => document.querySelector('.vrow')")
+    page.click(".vhead button:text('Name')")
+    page.click(".vhead button:text('Name')")
+    page.until("(last) => document.querySelector('.vrow').firstChild.textContent === last", names[-1])
+    page.keys("y")
+    page.until("() => document.querySelector('.detail h2')")
+
+    assert names[-1] == page.text(".detail h2")
+
+
+def test_a_list_without_a_choice_of_its_own_is_walked_by_keys_and_chosen_from_by_enter(replay, new_page):
+    page = new_page()
+    page.open(f"{replay.as_uri()}#/timeline")
+    page.until("() => document.querySelectorAll('.vrow').length > 3")
+    before = page.ask("() => __keplab.state.rv.value")
+    page.keys("ArrowDown", "ArrowDown", "ArrowDown")
+    at = "[...document.querySelectorAll('.vrow')].findIndex((row) => row.ariaSelected === 'true')"
+
+    page.until(f"() => {at} === 2")
+    assert page.ask(
+        "() => document.querySelector('.vtable').getAttribute('aria-activedescendant') === document.querySelectorAll('.vrow')[2].id"
+    )
+    assert before == page.ask("() => __keplab.state.rv.value")
+    page.keys("Enter")
+    page.until("(before) => __keplab.state.rv.value !== before", before)
+
+
 def test_the_difference_of_two_versions_is_that_of_the_two_documents(replay, history, new_page):
     page = new_page()
     page.open(f"{replay.as_uri()}#/objects/pods/shop/odd?tab=versions")

@@ -4,27 +4,29 @@ import {state} from 'keplab/state.js';
 
 /**
  * {value, error, loading, again}: what `load(rv)` answers; rv is undefined at the head of a live run. It is asked again when `keys`,
- * run or (in the past) version change, and every `every` seconds while live. After an error the last value stays. No answer is ever
- * given for other keys or another run than those of this very call.
- * @param {(rv: number|undefined) => Promise<any>} load @param {any[]} keys @param {{every?: number, past?: boolean, when?: boolean}} how
+ * run or (unless `past` is false) the version that is shown change, and every `every` seconds while live: with `moved` only when
+ * versions have come since. After an error the last value stays. No answer is ever given for other keys or another run than those
+ * of this very call.
+ * @param {(rv: number|undefined) => Promise<any>} load @param {any[]} keys @param {{every?: number, moved?: boolean, past?: boolean, when?: boolean}} how
  */
-export function useAnswer(load, keys, {every = 0, past = true, when = true} = {}) {
-  const [answer, setAnswer] = useState(/** @type {any} */ ({})), number = useRef(0), latest = useRef(load);
+export function useAnswer(load, keys, {every = 0, moved = false, past = true, when = true} = {}) {
+  const [answer, setAnswer] = useState(/** @type {any} */ ({})), number = useRef(0), latest = useRef(load), asked = useRef({of: '', at: /** @type {number|undefined} */ (undefined), rv: 0});
   latest.current = load;
-  const live = state.live.value, rv = state.rv.value, run = state.run.value, of = JSON.stringify([run, keys]);
+  const live = state.live.value, rv = state.rv.value, run = state.run.value, of = JSON.stringify([run, keys]), at = live || !rv ? undefined : rv;
   const ask = () => {
     const mine = ++number.current;
-    return latest.current(live || !rv ? undefined : rv).then((value) => { if (mine === number.current) setAnswer({of, value}); }, (error) => { if (mine === number.current) setAnswer((before) => ({of, value: before.of === of ? before.value : undefined, error})); });
+    asked.current = {of, at, rv: state.rv.peek()};
+    return latest.current(at).then((value) => { if (mine === number.current) setAnswer({of, value}); }, (error) => { if (mine === number.current) setAnswer((before) => ({of, value: before.of === of ? before.value : undefined, error})); });
   };
   useEffect(() => { if (!when) return undefined; setAnswer({of, loading: true}); ask(); return () => { number.current += 1; }; }, [of, when]);
   useEffect(() => {
-    if (!when || live || !past) return undefined;
+    if (!when || !past || (asked.current.of === of && asked.current.at === at)) return undefined;
     const timer = setTimeout(ask, 120);
     return () => clearTimeout(timer);
-  }, [rv, live, of, when]);
+  }, [at, of, when]);
   useEffect(() => {
     if (!when || !live || !every) return undefined;
-    const timer = setInterval(() => { if (!document.hidden) ask(); }, every * 1000);
+    const timer = setInterval(() => { if (!document.hidden && !(moved && asked.current.rv === state.rv.peek())) ask(); }, every * 1000);
     return () => clearInterval(timer);
   }, [live, every, of, when]);
   return {...(answer.of === of ? answer : {loading: true}), again: ask};

@@ -1,6 +1,6 @@
 // The shell: top bar, rail, page, time line, palette, help and keys.
-import {html, render, useEffect, useRef, useState, useMemo, effect, batch, signal} from 'keplab/html.js';
-import {state, view, go, notify, select, momentOf, originOf, rowOf, runName} from 'keplab/state.js';
+import {html, render, useEffect, useLayoutEffect, useRef, useState, useMemo, effect, signal} from 'keplab/html.js';
+import {state, view, go, routeOf, notify, select, momentOf, originOf, rowOf, runName} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
 import {kindWords} from 'keplab/words.js';
@@ -16,16 +16,12 @@ const hasRuns = () => !state.meta.value.replay || (state.meta.value.runs || []).
 const isThere = (page) => (state.meta.value.replay ? (page.overlay || page.rail === false ? hasRuns() : (state.meta.value.pages || []).includes(page.id)) : true);
 const titleOf = (page) => (page.id === state.meta.value.opens && state.meta.value.result) || page.title;
 
-/** Reads the address: `#/objects/pods?ns=shop`. */
+/** Shows what the address says. */
 function readAddress() {
-  const text = location.hash.replace(/^#\/?/, ''), [path, more = ''] = text.split('?');
-  const [id, ...rest] = path.split('/').map(decodeURIComponent);
-  const page = byId.get(id);
-  if (text && !page && !text.startsWith('t=')) notify(`There is no page "${id}".`, 'bad');
-  const query = Object.fromEntries(new URLSearchParams(more));
-  batch(() => {
-    state.route.value = page && !page.overlay ? {id, path: rest, query} : {id: state.meta.peek().opens || 'cluster', path: [], query: {}};
-  });
+  const found = routeOf(location.hash), page = byId.get(found.id);
+  if (found.id && !page && !found.id.startsWith('t=')) notify(`There is no page "${found.id}".`, 'bad');
+  const next = page && !page.overlay ? found : {id: state.meta.peek().opens || 'cluster', path: [], query: {}};
+  if (JSON.stringify(next) !== JSON.stringify(state.route.peek())) state.route.value = next;
 }
 
 function Icon({path}) {
@@ -73,7 +69,7 @@ function Top() {
 function Search() {
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
   const [text, setText] = useState(''), [hits, setHits] = useState(/** @type {any[]} */ ([])), [at, setAt] = useState(0), [open, setOpen] = useState(false);
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'shell.search', title: 'Search names of pods and nodes', keys: ['/'], run: () => { field.current?.focus(); field.current?.select(); }},
     {id: 'shell.kind', title: 'Jump to a kind, as in :pods -n shop', keys: [':'], run: () => { if (field.current) field.current.value = ':'; setText(':'); setHits([]); field.current?.focus(); }},
   ]), []);
@@ -170,8 +166,8 @@ function Palette({close}) {
 function App() {
   const route = state.route.value, page = byId.get(route.id) || pages[0], overlay = byId.get(state.overlay.value);
   const main = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => register((page.commands || []).map((/** @type {any} */ command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
-  useEffect(() => (overlay ? register((overlay.commands || []).map((/** @type {any} */ command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
+  useLayoutEffect(() => register((page.commands || []).map((/** @type {any} */ command) => ({group: page.title.toLowerCase(), ...command}))), [page.id]);
+  useLayoutEffect(() => (overlay ? register((overlay.commands || []).map((/** @type {any} */ command) => ({group: overlay.title.toLowerCase(), ...command}))) : undefined), [state.overlay.value]);
   useEffect(() => { document.title = `${titleOf(page)} · ${state.meta.value.title || 'keplab'}`; }, [page.id]);
   const close = () => { state.overlay.value = ''; main.current?.focus(); };
   return html`

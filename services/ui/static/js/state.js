@@ -128,14 +128,27 @@ export function select(what) {
   state.selected.value = what;
 }
 
+/** A part of an address; what nobody could have encoded stands for itself. @param {string} text */
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+/** What an address says: '#/objects/pods?ns=shop' is {id: 'objects', path: ['pods'], query: {ns: 'shop'}}. @param {string} address */
+export function routeOf(address) {
+  const [path, more = ''] = address.replace(/^#\/?/, '').split('?'), [id, ...rest] = path.split('/').map(decoded);
+  return {id, path: rest, query: Object.fromEntries(new URLSearchParams(more))};
+}
+
 /**
- * Shows a page: go('objects', ['pods'], {ns: 'shop'}).
+ * Shows a page at once, and says so in the address: go('objects', ['pods'], {ns: 'shop'}).
  * @param {string} id @param {string[]} path @param {Record<string, string>} query
  */
 export function go(id, path = [], query = {}) {
-  const words = [id, ...path].map(encodeURIComponent).join('/');
-  const more = new URLSearchParams(query).toString();
-  location.hash = `#/${words}${more ? `?${more}` : ''}`;
+  const words = [id, ...path].map(encodeURIComponent).join('/'), more = new URLSearchParams(query).toString();
+  const address = `#/${words}${more ? `?${more}` : ''}`;
+  // The event of the address comes after keys that were pressed meanwhile: they belong to the new page.
+  state.route.value = routeOf(address);
+  location.hash = address;
 }
 
 /** The number of a string in a view's dictionary, or 0. @param {View} of @param {string} text */

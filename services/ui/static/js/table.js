@@ -1,5 +1,5 @@
 // A table of any length: only the rows that are seen are in the document. Sorted by its headers; moved through by keys.
-import {html, useEffect, useRef, useState} from 'keplab/html.js';
+import {html, useEffect, useId, useLayoutEffect, useRef, useState} from 'keplab/html.js';
 
 const ROW = 24;
 
@@ -7,12 +7,14 @@ const ROW = 24;
 export const Wide = ({label, children}) => html`<div class="scroll-x" role="region" aria-label=${label} tabindex="0">${children}</div>`;
 
 /**
- * columns: [{id, title, num?, width?, cell: (row) => text or markup, sort?: (row) => value}]. rows: any list; key(row): its identity.
- * onPick(row): Enter or click. `sorted`: [column id, 1 or -1] to begin with; null keeps the order given.
+ * columns: [{id, title, num?, width?, cell: (row) => text or markup, sort?: (row) => value}]. rows: any list; keyOf(row): its identity.
+ * `picked`: the key of the row that is chosen; arrows then choose. Without it arrows only move, and Enter or a click chooses: onPick(row).
+ * onOpen(row): Enter, in place of onPick, or two clicks. onFirst(row): the first row as it is sorted, undefined where there is none, when it changes.
+ * `sorted`: [column id, 1 or -1] to begin with; null keeps the order given.
  */
-export function VirtualTable({columns, rows, keyOf, picked, onPick, onOpen, label, sorted = null, empty = 'Nothing here.'}) {
+export function VirtualTable({columns, rows, keyOf, picked, onPick, onOpen, onFirst, label, sorted = null, empty = 'Nothing here.'}) {
   const box = useRef(/** @type {HTMLElement|null} */ (null));
-  const [top, setTop] = useState(0), [height, setHeight] = useState(400), [order, setOrder] = useState(/** @type {any} */ (sorted)), [at, setAt] = useState(0);
+  const [top, setTop] = useState(0), [height, setHeight] = useState(400), [order, setOrder] = useState(/** @type {any} */ (sorted)), [reached, setReached] = useState(/** @type {any} */ (undefined)), id = useId();
   useEffect(() => {
     const seen = new ResizeObserver(() => setHeight(box.current?.clientHeight || 400));
     if (box.current) seen.observe(box.current);
@@ -26,28 +28,30 @@ export function VirtualTable({columns, rows, keyOf, picked, onPick, onOpen, labe
     list = decorated.map((pair) => pair[1]);
   }
   const first = Math.max(0, Math.floor(top / ROW) - 4), last = Math.min(list.length, Math.ceil((top + height) / ROW) + 4);
+  const current = picked === undefined ? reached : picked, head = list.length ? keyOf(list[0]) : undefined;
+  useLayoutEffect(() => { onFirst?.(list[0]); return () => onFirst?.(undefined); }, [head]);
   const move = (next) => {
-    const to = Math.max(0, Math.min(list.length - 1, next));
-    setAt(to);
-    onPick?.(list[to]);
-    const place = box.current;
+    const to = Math.max(0, Math.min(list.length - 1, next)), place = box.current;
+    if (!list.length) return;
+    setReached(keyOf(list[to]));
+    if (picked !== undefined) onPick?.(list[to]);
     if (place) { if (to * ROW < place.scrollTop) place.scrollTop = to * ROW; else if ((to + 2) * ROW > place.scrollTop + place.clientHeight) place.scrollTop = (to + 2) * ROW - place.clientHeight; }
   };
   const onKeyDown = (event) => {
     const jump = {ArrowDown: 1, ArrowUp: -1, PageDown: Math.floor(height / ROW) - 1, PageUp: 1 - Math.floor(height / ROW), j: 1, k: -1}[event.key];
-    const chosen = picked === undefined ? at : Math.max(0, list.findIndex((row) => keyOf(row) === picked));
-    if (jump && !event.ctrlKey && !event.metaKey) { event.preventDefault(); event.stopPropagation(); move((picked === undefined || picked === null ? -1 : chosen) + jump); } else if (event.key === 'Enter' && event.target === box.current && list[chosen]) { event.preventDefault(); event.stopPropagation(); (onOpen || onPick)?.(list[chosen]); }
+    const place = list.findIndex((row) => keyOf(row) === current);
+    if (jump && !event.ctrlKey && !event.metaKey) { event.preventDefault(); event.stopPropagation(); move(place + jump); } else if (event.key === 'Enter' && event.target === box.current && list.length) { event.preventDefault(); event.stopPropagation(); (onOpen || onPick)?.(list[Math.max(0, place)]); }
   };
   const grid = {gridTemplateColumns: columns.map((column) => column.width || (column.num ? 'minmax(64px, .8fr)' : 'minmax(78px, 1fr)')).join(' ')};
   const sort = (column) => setOrder(order && order[0] === column.id ? (order[1] === 1 ? [column.id, -1] : null) : [column.id, 1]);
-  return html`<div class="vtable" role="grid" aria-label=${label} aria-rowcount=${list.length + 1} tabindex="0" ref=${box} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${onKeyDown}>
+  return html`<div class="vtable" role="grid" aria-label=${label} aria-rowcount=${list.length + 1} aria-activedescendant=${list.slice(first, last).some((row) => keyOf(row) === current) ? id : undefined} tabindex="0" ref=${box} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${onKeyDown}>
     <div class="vhead" role="row" style=${grid} aria-rowindex="1">
       ${columns.map((column) => html`<div key=${column.id} role="columnheader" class=${column.num ? 'num' : ''} aria-sort=${by === column ? (order[1] === 1 ? 'ascending' : 'descending') : 'none'}><button onClick=${() => sort(column)}>${column.title}${by === column ? (order[1] === 1 ? ' ▲' : ' ▼') : ''}</button></div>`)}
     </div>
     <div class="vbody" role="rowgroup" style=${{height: `${list.length * ROW}px`}}>
       ${list.slice(first, last).map((row, index) => {
         const key = keyOf(row);
-        return html`<div key=${key} role="row" class="vrow" aria-rowindex=${first + index + 2} aria-selected=${key === picked} style=${{...grid, top: `${(first + index) * ROW}px`}} onClick=${() => { setAt(first + index); onPick?.(row); }} onDblClick=${() => onOpen?.(row)}>
+        return html`<div key=${key} role="row" class="vrow" id=${key === current ? id : undefined} aria-rowindex=${first + index + 2} aria-selected=${key === current} style=${{...grid, top: `${(first + index) * ROW}px`}} onClick=${() => { setReached(key); onPick?.(row); }} onDblClick=${() => onOpen?.(row)}>
           ${columns.map((column) => { const cell = column.cell(row); return html`<div key=${column.id} role="gridcell" class=${column.num ? 'num' : ''} title=${typeof cell === 'string' ? cell : undefined}>${cell}</div>`; })}
         </div>`;
       })}

@@ -1,5 +1,5 @@
 // The cluster: nodes and pods as an image, the card of what is selected, and the same as a table.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, view, select, rowOf, wallOf} from 'keplab/state.js';
 import {register, run} from 'keplab/commands.js';
 import {Picture, MODES, GROUPS, blockOf, fragmentation} from 'keplab/picture.js';
@@ -315,7 +315,7 @@ function Cluster() {
   const counts = useCounts(), selected = state.selected.value, read = useMemo(() => parseFilter(filterText.value), [filterText.value]);
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
   useSummary(counts);
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'cluster.fit', title: 'Fit the whole cluster', keys: ['f'], run: () => { drawn.picture?.fit(); drawn.picture?.layout(); drawn.picture?.paintAll(); drawn.picture?.ask(); }},
     {id: 'cluster.zoom-to', title: 'Zoom to what is selected', keys: ['z'], run: () => { const picture = drawn.picture; if (picture) picture.zoomTo(picture.selectedNode, 20); }},
     {id: 'cluster.table', title: 'Picture or table', keys: ['T'], run: () => { asTable.value = !asTable.peek(); }},

@@ -1,5 +1,5 @@
 // Two runs beside each other with one playhead: the first decision that differs, and all others after it.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, select, notify, runName} from 'keplab/state.js';
 import {source, openRun, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -101,7 +101,7 @@ function Pair() {
     // A recording orders by time: a moment is shown with what was written in the same instant.
     moments(difference, by, differences).forEach((time, index) => seekTime(time + 1e-6, views[index].id));
   }, [at, by, found, views]);
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'difference.next', title: 'Next differing decision', keys: [']'], run: () => goTo(step(latest.current.at, 1, latest.current.differences.length))},
     {id: 'difference.previous', title: 'Differing decision before', keys: ['['], run: () => goTo(step(latest.current.at, -1, latest.current.differences.length))},
     {id: 'difference.first', title: 'First differing decision', keys: ['{'], run: () => goTo(0)},

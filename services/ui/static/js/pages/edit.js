@@ -1,5 +1,5 @@
 // Edit what is open: try it (dry run by the server), see what the server would change, apply. A conflict shows theirs and yours.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, notify} from 'keplab/state.js';
 import {source, toHead} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -74,7 +74,7 @@ function Edit({close}) {
     setBusy('');
   };
   latest.current = {send, tried, text, leave};
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'edit.try', title: 'Dry run of the edit', keys: ['Ctrl+Enter', 'Meta+Enter'], inFields: true, group: 'edit', run: () => { const {tried: done, text: now} = latest.current; latest.current.send(!(done && done.text === now)); }},
     {id: 'edit.leave', title: 'Leave the editor', keys: ['Esc'], inFields: true, group: 'edit', run: () => latest.current.leave()},
   ]), []);

@@ -1,5 +1,5 @@
 // Launch a comparison, follow it, and read what came of it. In a file it is the comparison, or the run, that the file was written of.
-import {html, signal, useEffect, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useRef, useState} from 'keplab/html.js';
 import {state, notify} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
@@ -57,7 +57,7 @@ function Launcher() {
       setError('');
     } catch (failure) { setError(failure.message); }
   };
-  useEffect(() => register([{id: 'experiments.run', title: 'Run the comparison that is filled in', group: 'experiments', run: start}]), [request]);
+  useLayoutEffect(() => register([{id: 'experiments.run', title: 'Run the comparison that is filled in', group: 'experiments', run: start}]), [request]);
   return html`<section class="panel launcher" aria-label="new comparison"><h2>New comparison</h2>
     <div class="toolbar"><label class="grow">scenario <input class="filter" type="text" list="scenarios" spellcheck=${false} value=${request.scenario} placeholder="experiments/runaway/runaway.txt" onInput=${(event) => choose(event.target.value.trim())} /></label><datalist id="scenarios">${scenarios.value.map((each) => html`<option key=${each.path} value=${each.path}>${each.title}</option>`)}</datalist></div>
     ${scenario && html`<p class="soft about"><b>${scenario.title}</b> ${scenario.about}</p>`}

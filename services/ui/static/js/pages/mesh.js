@@ -183,7 +183,7 @@ function Mesh() {
   const laid = useMemo(() => (found ? meshRows(found) : {stores: [], rows: []}), [found]);
   const away = found ? found.processes.filter((process) => !process.ready).length : 0, total = (found?.links || []).reduce((sum, link) => sum + (link.messages_s || 0), 0), worst = Math.max(0, ...(found?.links || []).map((link) => link.p99_ms || 0));
   useSummary(found ? `${counted(found.processes.length, 'process', 'processes')}, ${away ? `${away} not ready` : 'all ready'}, ${counted((found.faults || []).length, 'fault')} in force.` : '');
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'mesh.kill', title: 'Kill the process that is chosen', run: () => propose('kill', chosen.peek())}, {id: 'mesh.pause', title: 'Pause the process that is chosen for 10 s', run: () => propose('pause', chosen.peek())},
     {id: 'mesh.cut', title: 'Cut the link of the process that is chosen', run: () => propose('cut', chosen.peek())}, {id: 'mesh.slow', title: 'Slow the link of the process that is chosen', run: () => propose('slow', chosen.peek())}, {id: 'mesh.heal', title: 'Heal all faults', run: () => propose('heal', '')},
   ].map((command) => ({group: 'mesh', ...command}))), []);

@@ -1,9 +1,10 @@
 // Objects as kubectl lists them; a document as YAML, its summary, its versions and what differs between two of them.
-import {html, signal, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, go, select, notify, wallOf, originOf} from 'keplab/state.js';
 import {source, seek} from 'keplab/engine.js';
 import {register, run, available} from 'keplab/commands.js';
 import {VirtualTable} from 'keplab/table.js';
+import {useAnswer} from 'keplab/answers.js';
 import {Tabs} from 'keplab/tabs.js';
 import {yaml, withoutManagers} from 'keplab/yaml.js';
 import {diff, folded, split} from 'keplab/diff.js';
@@ -29,24 +30,8 @@ const isAny = () => Boolean(where().open || first.peek());
 /** Shows what is open, or the first of the list, as `tab`. @param {string} tab */
 const view = (tab) => move({open: where().open || first.peek(), tab});
 
-/** Loads again when one of `keys` changes, and while live at most once a second as versions go on. */
-function useAnswer(load, keys) {
-  const [answer, setAnswer] = useState(/** @type {any} */ ({loading: true})), last = useRef(0), timer = useRef(0), current = useRef(0);
-  const rv = state.rv.value, live = state.live.value;
-  const ask = () => {
-    last.current = Date.now();
-    const mine = ++current.current;
-    load(live ? undefined : rv).then((value) => { if (mine === current.current) setAnswer({value}); }, (error) => { if (mine === current.current) setAnswer({error}); });
-  };
-  const text = JSON.stringify(keys);
-  useEffect(() => { setAnswer({loading: true}); ask(); return () => clearTimeout(timer.current); }, [text, state.run.value]);
-  useEffect(() => {
-    clearTimeout(timer.current);
-    timer.current = window.setTimeout(ask, live ? Math.max(0, 1000 - (Date.now() - last.current)) : 40);
-    return () => clearTimeout(timer.current);
-  }, [rv, live]);
-  return {...answer, again: ask};
-}
+/** Answers about objects are asked again at most once a second as versions go on. */
+const FOLLOW = {every: 1, moved: true};
 
 const wide = signal(false);
 /** The first object of the list: what keys for an object mean while none is open. */
@@ -54,10 +39,9 @@ const first = signal(/** @type {{ns: string, name: string}|null} */ (null));
 
 function List({at}) {
   const [more, setMore] = useState(/** @type {any[]} */ ([])), [rest, setRest] = useState('');
-  const answer = useAnswer((rv) => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv, limit: LIMIT}).then((value) => { setMore([]); setRest(value.continue || ''); return value; }), [at.kind, at.ns, at.q]);
+  const answer = useAnswer((rv) => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv, limit: LIMIT}).then((value) => { setMore([]); setRest(value.continue || ''); return value; }), [at.kind, at.ns, at.q], FOLLOW);
   const found = answer.value;
   const rows = useMemo(() => (found ? [...found.rows, ...more] : []), [found, more]);
-  useEffect(() => { first.value = rows.length ? {ns: rows[0].ns || '', name: rows[0].name} : null; }, [rows]);
   useEffect(() => { if (found?.kind && typeof found.kind === 'string' && /^[a-z]/.test(found.kind) && found.kind !== at.kind && !at.open) go('objects', [found.kind], state.route.peek().query); }, [found]);
   const next = () => source.objects(at.kind, {run: state.run.peek(), ns: at.ns, q: at.q, rv: state.live.peek() ? undefined : state.rv.peek(), limit: LIMIT, continue: rest}).then((value) => { setMore([...more, ...value.rows]); setRest(value.continue || ''); }, (error) => notify(error.message, 'bad'));
   if (answer.error) return html`<p class="error" role="alert">${answer.error.message}</p>`;
@@ -73,6 +57,7 @@ function List({at}) {
   const key = (row) => `${row.ns}/${row.name}`;
   return html`<${VirtualTable} label=${at.kind} columns=${columns} rows=${rows} keyOf=${key} picked=${at.open ? `${at.open.ns}/${at.open.name}` : null}
       onPick=${(row) => { move({open: {ns: row.ns || '', name: row.name}, a: 0, b: 0}); if (found.kind === 'pods' || at.kind === 'pods' || at.kind === 'po') select({kind: 'pods', ns: row.ns, name: row.name}); else if (at.kind === 'nodes' || at.kind === 'no') select({kind: 'nodes', ns: '', name: row.name}); }}
+      onFirst=${(row) => { first.value = row ? {ns: row.ns || '', name: row.name} : null; }}
       empty=${at.q || at.ns ? `No ${at.kind} fit.` : `There are no ${at.kind} at this version.`} />
     <p class="soft small-print">${count(rows.length)}${found.total ? ` of ${count(found.total)}` : ''} ${at.kind}${rest ? html` <button class="small" onClick=${next}>${LIMIT} more</button>` : ''}${found.columns.some((column) => column.priority) ? html` <button class="small" aria-pressed=${wide.value} onClick=${() => { wide.value = !wide.value; }}>wide</button>` : ''}</p>`;
 }
@@ -117,7 +102,7 @@ function Line({line}) {
 /** What kubectl describe would say first, for any kind; conditions; events about it. */
 function Describe({at, document}) {
   const meta = document.metadata || {}, status = document.status || {}, spec = document.spec || {};
-  const events = useAnswer((rv) => source.objects('events', {run: state.run.peek(), ns: meta.namespace, q: '', rv, limit: 2000}).catch(() => ({columns: [], rows: []})), [meta.uid]);
+  const events = useAnswer((rv) => source.objects('events', {run: state.run.peek(), ns: meta.namespace, q: '', rv, limit: 2000}).catch(() => ({columns: [], rows: []})), [meta.uid], FOLLOW);
   const names = (events.value?.columns || []).map((column) => String(typeof column === 'string' ? column : column.name).toLowerCase()), place = names.indexOf('object');
   const about = `${String(document.kind || '').toLowerCase()}/${meta.name}`;
   const own = place < 0 ? [] : events.value.rows.filter((row) => String(row.cells[place]).toLowerCase() === about);
@@ -150,7 +135,7 @@ function shortly(changed) {
 
 /** The versions of an object; two of them beside each other. */
 function Versions({at}) {
-  const answer = useAnswer(() => source.versions(at.kind, at.open.ns, at.open.name, state.run.peek()), [at.kind, at.open.ns, at.open.name]);
+  const answer = useAnswer(() => source.versions(at.kind, at.open.ns, at.open.name, state.run.peek()), [at.kind, at.open.ns, at.open.name], FOLLOW);
   const [sides, setSides] = useState(false), [whole, setWhole] = useState(false), [managers, setManagers] = useState(false), [pair, setPair] = useState(/** @type {any} */ (null));
   const list = answer.value ? [...answer.value.versions].sort((a, b) => b.rv - a.rv) : [];
   const known = list.filter((each) => each.recorded !== false && each.type !== 'DELETED');
@@ -197,10 +182,7 @@ export function Difference({before, after, a, b, sides = false, whole = false, m
 }
 
 function Detail({at}) {
-  const answer = useAnswer((rv) => source.object(at.kind, at.open.ns, at.open.name, rv, state.run.peek()), [at.kind, at.open.ns, at.open.name]);
-  const last = useRef(/** @type {any} */ (null)), key = `${at.kind}/${at.open.ns}/${at.open.name}`;
-  if (answer.value) last.current = {key, value: answer.value};
-  const found = last.current?.key === key ? last.current.value : null;
+  const answer = useAnswer((rv) => source.object(at.kind, at.open.ns, at.open.name, rv, state.run.peek()), [at.kind, at.open.ns, at.open.name], FOLLOW), found = answer.value;
   const tabs = [['yaml', 'YAML', 'y'], ['describe', 'describe', 'd'], ['versions', 'versions', 'v']];
   const editor = available().find((command) => command.id === 'edit.open');
   return html`<section class="detail panel" aria-label="${at.kind} ${at.open.name}">
@@ -209,14 +191,14 @@ function Detail({at}) {
     <${Tabs} label="views of the object" tabs=${tabs} shown=${at.tab} choose=${(id) => move({tab: id})} />
     <div class="tab" role="tabpanel" aria-label=${at.tab}>
       ${at.tab === 'versions' ? html`<${Versions} at=${at} />`
-        : answer.error && !answer.value ? html`<p class="error" role="alert">${answer.error.message}</p>${found && html`<p class="soft">Its last known document:</p><${Yaml} document=${found.document} />`}`
+        : answer.error ? html`<p class="error" role="alert">${answer.error.message}</p>${found && html`<p class="soft">Its last known document:</p><${Yaml} document=${found.document} />`}`
           : !found ? html`<p class="empty">loading …</p>` : at.tab === 'describe' ? html`<${Describe} at=${at} document=${found.document} />` : html`<${Yaml} document=${found.document} />`}
     </div></section>`;
 }
 
 function Objects() {
   const at = where(), field = useRef(/** @type {HTMLInputElement|null} */ (null));
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'objects.yaml', title: 'YAML of what is open', keys: ['y'], when: isAny, run: () => view('yaml')},
     {id: 'objects.describe', title: 'Describe what is open, with its events', keys: ['d'], when: () => isAny() && document.activeElement?.getAttribute('role') !== 'slider', run: () => view('describe')},
     {id: 'objects.versions', title: 'Versions of what is open, and what differs', keys: ['v'], when: isAny, run: () => view('versions')},

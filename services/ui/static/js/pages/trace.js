@@ -1,5 +1,5 @@
 // The trace of a pod: its spans as a waterfall, the critical path, and pieces that add up to its start-up latency.
-import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
+import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
 import {state, view, select, notify, originOf, rowOf, runName} from 'keplab/state.js';
 import {sameRole} from 'keplab/alignment.js';
 import {openRun, source} from 'keplab/engine.js';
@@ -92,7 +92,7 @@ function Trace() {
   const shown = part && part.first === edge[0] && part.last === edge[1] ? part : {first: edge[0], last: edge[1], from: edge[0], to: edge[1]}, latest = useRef(shown);
   latest.current = shown;
   useSummary(a && pod ? `Trace of ${pod.name}: ${a.phase || 'not ended'} after ${span(a.total_us / 1e6)}, ${counted(a.rows.length, 'span')}.` : '');
-  useEffect(() => register([
+  useLayoutEffect(() => register([
     {id: 'trace.fit', title: 'Show the whole trace', keys: ['f'], run: () => setPart(null)},
     {id: 'trace.in', title: 'Zoom into the trace', keys: ['w'], run: () => zoomed(latest.current, setPart, 0.7, (latest.current.from + latest.current.to) / 2)}, {id: 'trace.out', title: 'Zoom out of the trace', keys: ['s'], run: () => zoomed(latest.current, setPart, 1.4, (latest.current.from + latest.current.to) / 2)},
     {id: 'trace.left', title: 'Earlier part of the trace', keys: ['a'], run: () => shift(latest.current, setPart, -0.25)}, {id: 'trace.right', title: 'Later part of the trace', keys: ['d'], run: () => shift(latest.current, setPart, 0.25)},
