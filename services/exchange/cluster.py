@@ -6,11 +6,12 @@ Source: simulator 4.2, 5.2.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import aiohttp
 import msgspec
@@ -18,12 +19,12 @@ import msgspec
 from services.api.errors import UNREADABLE, from_status
 from services.api.meta import Document, Resource
 from services.api.resources import resources
+from services.exchange.credentials import Credentials, show_certificate
 from services.exchange.kubeconfig import Access
 from services.exchange.stream import Refused
 
 PAGE: Final = 500
 WAIT_MAX_S: Final = 30.0
-PROGRAM_MAX_S: Final = 30.0
 LINE_MAX: Final = 4 << 20
 WATCH_ENDS_S: Final = 300
 DEFAULT_KINDS: Final = (
@@ -54,16 +55,18 @@ class Cluster:
     def __init__(self, access: Access, *, as_user: str = "") -> None:
         self._access, self._as_user = access, as_user
         self._session: aiohttp.ClientSession | None = None
+        self._credentials: Credentials | None = None
 
     async def __aenter__(self) -> Cluster:
-        """Open connections. Raises: Refused: a certificate cannot be read, a program prints no token."""
+        """Open connections. Raises: Refused: a certificate cannot be read, a program prints no credentials."""
         headers = {"Accept": "application/json"}
-        if token := self._access.token or await _printed_token(self._access):
-            headers["Authorization"] = f"Bearer {token}"
+        trust = _trust(self._access)
+        self._credentials = Credentials(self._access, trust, time.time)
+        await self._credentials.token()
         if self._as_user:
             headers["Impersonate-User"] = self._as_user
         timeout = aiohttp.ClientTimeout(total=None, connect=WAIT_MAX_S, sock_connect=WAIT_MAX_S)
-        connector = aiohttp.TCPConnector(ssl=_trust(self._access))
+        connector = aiohttp.TCPConnector(ssl=trust if trust is not None else True)
         self._session = aiohttp.ClientSession(
             headers=headers, connector=connector, timeout=timeout, read_bufsize=1 << 20, max_line_size=1 << 16
         )
@@ -115,10 +118,9 @@ class Cluster:
 
     async def get(self, path: str, **query: str) -> Document:
         """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as asked."""
-        assert self._session is not None, "used outside of its block"
         while True:
             try:
-                async with self._session.get(f"{self._access.server}{path}", params=query) as answer:
+                async with self._asked(path, query) as answer:
                     body = await answer.read()
                     if answer.status == 429 and (seconds := answer.headers.get("Retry-After", "1")).isdigit():
                         await asyncio.sleep(min(WAIT_MAX_S, float(seconds)))
@@ -133,6 +135,25 @@ class Cluster:
             if not isinstance(found, dict):
                 raise Refused(f"{self._access.server}{path}: its answer is no object")
             return found
+
+    @asynccontextmanager
+    async def _asked(self, path: str, query: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Ask; once more with another token where there is one and the first was refused. Raises: Refused."""
+        assert self._session is not None, "used outside of its block"
+        assert self._credentials is not None
+        for is_last in (False, True):
+            token = await self._credentials.token()
+            request = self._session.get(
+                f"{self._access.server}{path}",
+                params=query,
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                server_hostname=self._access.server_name or None,
+                proxy=self._access.proxy or None,
+            )
+            async with request as answer:
+                if is_last or answer.status != 401 or not await self._credentials.renew(token):
+                    yield answer
+                    return
 
     async def list(self, kind: Resource, *, selector: str = "") -> AsyncIterator[tuple[list[Document], str]]:
         """Yield the objects of a kind in pages, each with the version of the list. Raises: ApiError, Refused."""
@@ -152,7 +173,6 @@ class Cluster:
 
         Raises: Expired, ApiError, Refused.
         """
-        assert self._session is not None, "used outside of its block"
         query = {
             "watch": "true",
             "resourceVersion": version,
@@ -161,7 +181,7 @@ class Cluster:
             **({"labelSelector": selector} if selector else {}),
         }
         try:
-            async with self._session.get(f"{self._access.server}{path_of(kind)}", params=query) as answer:
+            async with self._asked(path_of(kind), query) as answer:
                 if answer.status >= 400:
                     refused = from_status(answer.status, await answer.read())
                     raise Expired(refused.message) if refused.code == 410 else refused
@@ -202,55 +222,16 @@ def _is_called(kind: Resource, name: str) -> bool:
     return plain in names and (not group or kind.group == group or kind.group.startswith(f"{group}."))
 
 
-def _trust(access: Access) -> ssl.SSLContext | bool:
+def _trust(access: Access) -> ssl.SSLContext | None:
+    """Return what is trusted and shown, None where nothing is encrypted. Raises: Refused."""
     if not access.server.startswith("https://"):
-        return True
+        return None
     try:
         context = ssl.create_default_context(cadata=access.authority or None)
         if access.is_insecure:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if access.certificate:
-            _load_pair(context, access)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise Refused(f"{access.server}: the kubeconfig's certificates cannot be used: {error}") from None
+    if access.certificate:
+        show_certificate(context, access.certificate, access.key)
     return context
-
-
-def _load_pair(context: ssl.SSLContext, access: Access) -> None:
-    """Give the context the client's certificate, which the library takes from a file alone."""
-    descriptor = os.memfd_create("keplab-client") if hasattr(os, "memfd_create") else -1
-    if descriptor < 0:
-        raise ValueError("client certificates need Linux; use a token")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(f"{access.certificate}\n{access.key}\n".encode())
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-
-
-async def _printed_token(access: Access) -> str:
-    """Return the token that the kubeconfig's program prints, "" where there is none. Raises: Refused."""
-    if not access.program:
-        return ""
-    about: dict[str, Any] = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
-    about["spec"] = {"interactive": False}
-    environment = {
-        **os.environ,
-        **dict(access.environment),
-        "KUBERNETES_EXEC_INFO": msgspec.json.encode(about).decode(),
-    }
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *access.program, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        try:
-            printed, said = await asyncio.wait_for(process.communicate(), PROGRAM_MAX_S)
-        finally:
-            if process.returncode is None:
-                process.kill()
-        status = msgspec.json.decode(printed)["status"]
-        return str(status["token"])
-    except (OSError, TimeoutError) as error:
-        raise Refused(f"{access.program[0]}, which prints the token: {error or 'no answer'}") from None
-    except (*UNREADABLE, LookupError, TypeError):
-        why = said.decode("utf-8", "replace").strip().splitlines()
-        raise Refused(f"{access.program[0]} printed no token: {why[-1] if why else 'nothing'}") from None

@@ -8,25 +8,45 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
+from services.api.meta import Document
 from services.exchange.stream import Refused
+
+CREDENTIALS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+"""The forms in which a program prints credentials."""
+_CLUSTER_CONFIG: Final = "client.authentication.k8s.io/exec"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What prints credentials, for `exec`. `cluster`: what it is told of the cluster, where it wants that; `hint`: how
+    it is installed."""
+
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    api_version: str = CREDENTIALS[0]
+    cluster: Document | None = None
+    hint: str = ""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a cluster is reached. PEM texts are "" where there are none. `program`: what prints a token, for `exec`."""
+    """How a cluster is reached. PEM texts are "" where there are none. `token_file`: where the token is read again.
+    `server_name`: whose certificate the server shows, where that is another than the address says."""
 
     server: str
     authority: str = ""
     token: str = ""
+    token_file: Path | None = None
     certificate: str = ""
     key: str = ""
     is_insecure: bool = False
-    program: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
+    server_name: str = ""
+    proxy: str = ""
+    program: Program | None = None
     name: str = ""
 
 
@@ -47,29 +67,38 @@ def read_access(path: Path, context: str = "") -> Access:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise Refused(f"{path}: clusters: server {server!r}: want a URL")
-    token = str(user.get("token") or "") or _file(path, user.get("tokenFile")).strip()
+    token_file = user.get("tokenFile")
+    token = _file(path, token_file).strip() or str(user.get("token") or "")
     if user.get("auth-provider"):
         raise Refused(f"{path}: users: auth-provider is not read; use exec, a token or a certificate")
     if user.get("username"):
         raise Refused(f"{path}: users: username and password are not read; use a token or a certificate")
-    program, environment = _program(path, user.get("exec"))
+    authority = _pem(path, cluster, "certificate-authority")
     return Access(
         server=server.rstrip("/"),
-        authority=_pem(path, cluster, "certificate-authority"),
+        authority=authority,
         token=token,
+        token_file=path.parent / token_file if token_file else None,
         certificate=_pem(path, user, "client-certificate"),
         key=_pem(path, user, "client-key"),
         is_insecure=cluster.get("insecure-skip-tls-verify") is True,
-        program=program,
-        environment=environment,
+        server_name=str(cluster.get("tls-server-name") or ""),
+        proxy=_proxy(path, cluster.get("proxy-url")),
+        program=_program(path, user.get("exec"), cluster, authority),
         name=wanted,
     )
 
 
-def _program(path: Path, given: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Return what prints a token, and its environment; nothing where there is no `exec`. Raises: Refused."""
+def _proxy(path: Path, given: Any) -> str:
+    if given and not str(given).startswith(("http://", "https://")):
+        raise Refused(f"{path}: clusters: proxy-url {given!r}: want a URL of http or https")
+    return str(given or "")
+
+
+def _program(path: Path, given: Any, cluster: Document, authority: str) -> Program | None:
+    """Return what prints credentials, None where there is no `exec`. Raises: Refused."""
     if given is None:
-        return (), ()
+        return None
     found = given if isinstance(given, dict) else {}
     command, arguments, environment = found.get("command"), found.get("args") or [], found.get("env") or []
     if not isinstance(command, str) or not command:
@@ -80,7 +109,34 @@ def _program(path: Path, given: Any) -> tuple[tuple[str, ...], tuple[tuple[str, 
         isinstance(each, dict) and {"name", "value"} <= each.keys() for each in environment
     ):
         raise Refused(f"{path}: users: exec.env {environment!r}: want a list of name and value")
-    return (command, *map(str, arguments)), tuple((str(each["name"]), str(each["value"])) for each in environment)
+    api_version = found.get("apiVersion") or CREDENTIALS[0]
+    if api_version not in CREDENTIALS:
+        raise Refused(f"{path}: users: exec.apiVersion {api_version!r}: want one of {', '.join(CREDENTIALS)}")
+    if found.get("interactiveMode") == "Always":
+        raise Refused(f"{path}: users: exec.interactiveMode 'Always': {command} would be given no terminal")
+    # A name alone is looked for as a shell does; a relative path begins where the kubeconfig is.
+    place = str(path.parent / command) if "/" in command else command
+    return Program(
+        (place, *map(str, arguments)),
+        tuple((str(each["name"]), str(each["value"])) for each in environment),
+        api_version,
+        _described(cluster, authority) if found.get("provideClusterInfo") is True else None,
+        str(found.get("installHint") or ""),
+    )
+
+
+def _described(cluster: Document, authority: str) -> Document:
+    """Return a cluster as programs are told of it."""
+    told: Document = {"server": cluster["server"]}
+    if authority:
+        told["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+    for field in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"):
+        if cluster.get(field):
+            told[field] = cluster[field]
+    for each in cluster.get("extensions") or ():
+        if isinstance(each, dict) and each.get("name") == _CLUSTER_CONFIG:
+            told["config"] = each.get("extension")
+    return told
 
 
 def _entries(path: Path, config: dict[str, Any], member: str) -> dict[str, dict[str, Any]]:

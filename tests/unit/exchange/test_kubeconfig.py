@@ -1,5 +1,6 @@
 """What is read of a kubeconfig, and what is refused of one by field and value."""
 
+import base64
 import json
 
 import pytest
@@ -37,15 +38,51 @@ def test_server_and_user_are_those_of_the_current_context(tmp_path):
 def test_a_user_without_anything_is_no_one(tmp_path):
     found = read(tmp_path, user(None))
 
-    assert (found.token, found.program) == ("", ())
+    assert (found.token, found.program) == ("", None)
 
 
 def test_a_program_that_prints_a_token_has_arguments_and_an_environment(tmp_path):
     program = {"command": "get-token", "args": ["--for", 5], "env": [{"name": "A", "value": "b"}]}
 
-    found = read(tmp_path, user({"exec": program}))
+    found = read(tmp_path, user({"exec": program})).program
 
-    assert (found.program, found.environment) == (("get-token", "--for", "5"), (("A", "b"),))
+    assert (found.command, found.environment) == (("get-token", "--for", "5"), (("A", "b"),))
+    assert (found.api_version, found.cluster) == ("client.authentication.k8s.io/v1", None)
+
+
+def test_a_program_with_a_relative_path_lies_beside_the_kubeconfig(tmp_path):
+    found = read(tmp_path, user({"exec": {"command": "./bin/get-token"}}))
+
+    assert found.program.command == (str(tmp_path / "bin" / "get-token"),)
+
+
+def test_a_program_is_told_of_the_cluster_where_it_wants_that(tmp_path):
+    cluster = {
+        "server": "https://here:6443",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+        "tls-server-name": "there",
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+    }
+    wanted = {"command": "x", "provideClusterInfo": True, "apiVersion": "client.authentication.k8s.io/v1beta1"}
+
+    found = read(tmp_path, user({"exec": wanted}) | {"clusters": [{"name": "c", "cluster": cluster}]})
+
+    assert found.server_name == "there"
+    assert found.program.api_version == "client.authentication.k8s.io/v1beta1"
+    assert found.program.cluster == {
+        "server": "https://here:6443",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+        "tls-server-name": "there",
+        "config": {"audience": "a"},
+    }
+
+
+def test_the_token_of_a_file_goes_before_the_one_that_is_written_out(tmp_path):
+    (tmp_path / "token").write_text("of-file\n")
+
+    found = read(tmp_path, user({"token": "written", "tokenFile": "token"}))
+
+    assert (found.token, found.token_file) == ("of-file", tmp_path / "token")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +100,12 @@ def test_a_program_that_prints_a_token_has_arguments_and_an_environment(tmp_path
         (user({"exec": ["x"]}), "users: exec.command None: want a program"),
         (user({"exec": {"command": "x", "args": 5}}), "users: exec.args 5: want a list"),
         (user({"exec": {"command": "x", "env": [{"name": "A"}]}}), "users: exec.env [{'name': 'A'}]: want a list of"),
+        (user({"exec": {"command": "x", "apiVersion": "v1"}}), "users: exec.apiVersion 'v1': want one of client.auth"),
+        (user({"exec": {"command": "x", "interactiveMode": "Always"}}), "x would be given no terminal"),
+        (
+            config(clusters=[{"name": "c", "cluster": {"server": "https://h", "proxy-url": "socks5://p"}}]),
+            "clusters: proxy-url 'socks5://p': want a URL of http or https",
+        ),
         (user({"client-key-data": "%"}), "client-key-data: want base64 of PEM"),
     ],
 )
