@@ -163,6 +163,40 @@ def test_after_many_moves_the_picture_is_as_if_it_was_painted_anew(serve, new_pa
     assert 0 == differing
 
 
+def test_pods_that_lose_their_nodes_are_given_more_blocks_and_nothing_else_moves(serve, new_page):
+    served = serve(nodes=20, pods=900)
+    cluster = served.feed.cluster
+    page = new_page()
+    page.open(served.address)
+    page.ask(
+        "() => { const {picture} = __keplab; window.rebuilt = 0; picture.rebuild = () => { window.rebuilt += 1; }; window.slots = picture.slotOf.slice(); }"
+    )
+    before = page.ask("() => __keplab.picture.looseBlocks")
+    lost = np.flatnonzero(cluster.pods["node"] >= 0)[:700]
+    cluster.pods["node"][lost], cluster.pods["phase"][lost] = -1, 0
+    about = {name: values[lost] for name, values in cluster.pods.items()}
+    served.send([frames.delta("pods", lost.tolist(), about, frames.POD_COLUMNS, rv=float(cluster.rv + 1), time=1.0)])
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv + 1)
+    pods = [
+        (cluster.strings[cluster.pods["ns"][row]], cluster.strings[cluster.pods["name"][row]]) for row in range(900)
+    ]
+    drawn = page.ask(
+        """async (pods) => { await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        return pods.map(([ns, name]) => __keplab.pixel(ns, name)); }""",
+        pods,
+    )
+    leaving = (cluster.pods["flags"] & 1) == 1
+    names = ["unbound" if leaving[row] else PHASES[cluster.pods["phase"][row]] for row in range(900)]
+    moved = page.ask(
+        "() => [...window.slots.keys()].filter((row) => window.slots[row] !== __keplab.picture.slotOf[row])"
+    )
+
+    assert [style.GRAPHICS[name].light for name in names] == drawn
+    assert page.ask("() => __keplab.picture.looseBlocks") >= 2 * before
+    assert set(lost.tolist()) >= set(moved)
+    assert page.ask("() => window.rebuilt") == 0
+
+
 def test_a_cluster_without_nodes_and_pods_says_so_in_the_picture_and_in_the_table(serve, new_page):
     page = new_page()
     page.open(serve(nodes=0, pods=0).address)

@@ -97,7 +97,7 @@ export class Picture {
     this.selectedNode = -1; this.selectedPod = -1; this.hover = null;
     this.draws = 0; this.written = 0;
     this.onDraw = /** @type {(() => void)|null} */ (null);
-    this.shape = ''; this.names = /** @type {any} */ ([]); this.groupKey = /** @type {string[]} */ ([]);
+    this.shape = ''; this.names = /** @type {any} */ ([]); this.order = /** @type {number[]} */ ([]); this.groupKey = /** @type {string[]} */ ([]);
     this.stop = () => { cancelAnimationFrame(this.asked); view.watchers.delete(this.watcher); };
     this.watcher = (change) => this.changed(change);
     view.watchers.add(this.watcher);
@@ -127,9 +127,19 @@ export class Picture {
     for (let row = 0; row < pods.rows; row++) if (c.name[row]) this.take(row, c.node[row]);
   }
 
+  /** Twice as many blocks for pods on no node; every pod keeps its slot. */
+  extend() {
+    this.looseBlocks = Math.max(1, this.looseBlocks * 2);
+    this.blocks = this.nodeRows + this.looseBlocks;
+    const podAt = new Int32Array(this.blocks * SLOTS).fill(-1), crowded = new Uint16Array(this.blocks);
+    podAt.set(this.podAt); crowded.set(this.crowded);
+    this.podAt = podAt; this.crowded = crowded;
+    this.layout();
+    this.paintAll();
+  }
+
   /** Puts a pod into the first free slot of its block; false when pods on no node need more blocks. */
   take(row, node) {
-    if (node >= this.nodeRows) return false;
     let from = node * SLOTS, end = from + SLOTS;
     if (node < 0) { from = this.nodeRows * SLOTS + this.nextLoose; end = this.podAt.length; }
     for (let slot = from; slot < end; slot++) {
@@ -179,7 +189,8 @@ export class Picture {
       const same = before >= 0 && (node >= 0 ? before === node : node === -1 && before >= this.nodeRows);
       if (!same) {
         this.free(row);
-        if (node !== -2 && !this.take(row, node)) { this.rebuild(); return; }
+        if (node >= this.nodeRows) { this.rebuild(); return; }
+        if (node !== -2 && !this.take(row, node)) { this.extend(); this.take(row, node); }
         if (before >= 0) paint(slot, before);
       }
       const now = this.slotOf[row];
@@ -209,8 +220,9 @@ export class Picture {
     this.groupKey = keys;
     if (same) { if (this.fitted) this.fit(); return; }
     this.shape = shape;
+    if (!this.order.length || this.names.length !== nodes.rows || this.names.some((name, row) => name !== names[row])) this.order = this.inOrder(nodes.rows);
     this.names = names ? names.slice(0, nodes.rows) : [];
-    for (const row of this.inOrder(nodes.rows)) {
+    for (const row of this.order) {
       const key = keys[row];
       if (!key) continue;
       if (!groups.has(key)) groups.set(key, []);
