@@ -63,6 +63,32 @@ def test_the_time_line_seeks_by_pointer_wheel_and_keys(replay, history, new_page
     assert at_end != page.ask(ticks)
 
 
+def test_keys_for_marks_stop_at_each_of_them_however_quickly_they_follow(replay, new_page):
+    """A mark may be later than the version that its moment shows, and several may be of one version."""
+    page = new_page()
+    page.open(replay)
+    page.until("() => __keplab.state.marks.value.length > 3")
+    page.keys("Home")
+    page.until("() => __keplab.state.rv.value === 1")
+    stops = page.ask(
+        """async () => { const {STOPS} = await import('keplab/marks.js'), now = __keplab.state.time.value;
+        return __keplab.state.marks.value.filter((each) => STOPS.has(each.kind) && each.time > now).map((mark) => `${mark.kind}: ${mark.label}`); }"""
+    )
+    said = "() => __keplab.state.notice.value.text"
+    seen = []
+    for _ in stops:
+        page.keys(".")
+        seen.append(page.ask(said))
+    page.keys(".")
+
+    assert len(stops) > 2
+    assert stops == seen
+    assert page.ask(said) == "No mark after this moment."
+    for _ in stops[1:]:
+        page.keys(",")
+    assert page.ask(said) == stops[0]
+
+
 def test_a_moment_is_copied_by_its_name(replay, new_page):
     page = new_page()
     page.open(replay)

@@ -188,11 +188,17 @@ def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
         fail(str(error))
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror}")
-    parts = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sorted(written.parts.items()))
-    click.echo(f"{written.path}: {written.size / 1e6:.1f} MB ({parts})")
+    parts = {**written.parts, "the page itself": written.size - sum(written.parts.values())}
+    largest_first = sorted(parts.items(), key=lambda part: -part[1])
+    words = ", ".join(f"{name} {_size(size)}" for name, size in largest_first if size)
+    click.echo(f"{written.path}: {_size(written.size)} ({words})")
     if written.advice:
         click.secho(f"keplab: {written.advice}", err=True, fg="yellow")
     return EXIT_OK
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
 def _place(data: Path, given: dict[str, Any]) -> Any:

@@ -3,7 +3,7 @@ import {batch} from '@preact/signals';
 import {View, views, view, state, notify, ALARMS, DENSE_MARKS, JOBS, RECORDED_LINES, STOP_MARKS} from 'keplab/state.js';
 import {LiveSource, ReplaySource} from 'keplab/source.js';
 import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
-import {bounded, markOf, withLengths} from 'keplab/marks.js';
+import {bounded, keyOf, markOf, withLengths} from 'keplab/marks.js';
 
 /** @type {LiveSource|ReplaySource} */
 export let source;
@@ -157,7 +157,6 @@ function appendMarks(target, fresh) {
   if (isLive(target.id)) next = bounded(next, DENSE_MARKS, STOP_MARKS);
   target.marks.value = next;
 }
-const keyOf = (mark) => mark.id || `${mark.time}|${mark.kind}|${mark.label}`;
 
 /** Something was not sent to us: the whole state is fetched again. */
 async function missed(target, {from, to, lines = 0}) {

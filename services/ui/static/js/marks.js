@@ -19,6 +19,9 @@ const DECISIONS = {
   'kubelet.resize': (data) => ['resize', `resize ${data.result || data.outcome || ''}`],
 };
 
+/** What tells a mark from all others. @param {any} mark */
+export const keyOf = (mark) => mark.id || `${mark.time}|${mark.kind}|${mark.label}`;
+
 /**
  * The newest marks: so many of those that are dense, and of those that are stopped at, so that what was broken an hour ago is not pushed
  * out by decisions. They are a fiftieth more before they are cut. @param {any[]} marks @param {number} dense @param {number} stops

@@ -3,7 +3,7 @@ import {html, signal, useEffect, useRef} from 'keplab/html.js';
 import {state, view, notify, originOf} from 'keplab/state.js';
 import {seek, seekTime, play, toHead} from 'keplab/engine.js';
 import {register, run} from 'keplab/commands.js';
-import {TRACKS, STOPS} from 'keplab/marks.js';
+import {TRACKS, STOPS, keyOf} from 'keplab/marks.js';
 import {theme, processColour} from 'keplab/colours.js';
 import {count, moment} from 'keplab/format.js';
 
@@ -47,17 +47,22 @@ function pan(share) {
   if (wide < all.to - all.from) shownSpan.value = {from: start, to: start + wide};
 }
 
-/** To the mark before or after what is shown. @param {1|-1} way */
+/** The mark that was gone to, and the version that is shown of its moment: a mark may be later than the version before it. NaN on the way there. */
+let stood = {mark: /** @type {any} */ (null), of: /** @type {any} */ (null), rv: NaN};
+
+/** To the mark before or after the one that was gone to, else before or after what is shown. @param {1|-1} way */
 function toMark(way) {
   const of = view.peek(), now = of.time.peek(), marks = of.marks.peek().filter((mark) => STOPS.has(mark.kind));
-  const next = way > 0 ? marks.find((mark) => mark.time > now + 1e-6) : marks.filter((mark) => mark.time < now - 1e-6).pop();
+  const isThere = stood.of === of && (Number.isNaN(stood.rv) || stood.rv === of.rv.peek()), at = isThere ? marks.findIndex((mark) => keyOf(mark) === keyOf(stood.mark)) : -1;
+  const next = at >= 0 ? marks[at + way] : way > 0 ? marks.find((mark) => mark.time > now + 1e-6) : marks.filter((mark) => mark.time < now - 1e-6).pop();
   if (!next) { notify(`No mark ${way > 0 ? 'after' : 'before'} this moment.`); return; }
   goTo(next);
 }
 
 /** Shows a mark's moment; what it is about is selected. */
 function goTo(mark) {
-  if (mark.rv) seek(mark.rv); else seekTime(mark.time);
+  const of = view.peek(), mine = stood = {mark, of, rv: NaN};
+  (mark.rv ? seek(mark.rv) : seekTime(mark.time)).then(() => { mine.rv = of.rv.peek(); });
   const object = mark.ref?.obj;
   if (object && (object.kind === 'Pod' || object.kind === 'Node')) state.selected.value = {kind: object.kind === 'Pod' ? 'pods' : 'nodes', ns: object.ns || '', name: object.name};
   notify(`${mark.kind}: ${mark.label}`);

@@ -3,6 +3,7 @@ import {html, signal} from 'keplab/html.js';
 import {state, originOf} from 'keplab/state.js';
 import {TimeCanvas, Transport, goTo} from 'keplab/timeline.js';
 import {VirtualTable} from 'keplab/table.js';
+import {keyOf} from 'keplab/marks.js';
 import {count, moment} from 'keplab/format.js';
 
 const text = signal(''), before = signal('');
@@ -34,7 +35,7 @@ function TimeLine() {
     <section class="panel time-panel"><${TimeCanvas} full=${true} /></section>
     <div class="toolbar"><label>marks <input type="text" placeholder="reject web" value=${text.value} onInput=${(event) => { text.value = event.target.value; }} /></label>
       <label>preceded by <input type="text" placeholder="bind" value=${before.value} onInput=${(event) => { before.value = event.target.value; }} /></label><span class="soft">${count(found.length)} of ${count(marks.length)}</span></div>
-    <${VirtualTable} label="marks" columns=${columns} rows=${found} keyOf=${(mark) => mark.id || `${mark.time}${mark.label}`} picked=${undefined} onPick=${goTo} empty=${marks.length ? 'No mark fits.' : 'Nothing has happened yet.'} />`;
+    <${VirtualTable} label="marks" columns=${columns} rows=${found} keyOf=${keyOf} picked=${undefined} onPick=${goTo} empty=${marks.length ? 'No mark fits.' : 'Nothing has happened yet.'} />`;
 }
 
 export const page = {id: 'timeline', key: 'l', keys: ['t', 'g l'], title: 'Time line', icon: 'M3 12h18M7 8v8M12 5v14M17 9v6', Component: TimeLine, commands: []};
