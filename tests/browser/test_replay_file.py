@@ -89,6 +89,20 @@ def test_keys_for_marks_stop_at_each_of_them_however_quickly_they_follow(replay,
     assert page.ask(said) == stops[0]
 
 
+def test_the_arrow_keys_of_the_time_line_go_over_times_in_which_nothing_was_committed(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    page.seek(10)
+    page.ask("() => document.querySelector('.strip canvas').focus()")
+    page.keys(*"w" * 24)
+    at = "() => __keplab.state.rv.value"
+    for direction, sign in (("ArrowRight", 1), ("ArrowLeft", -1)):
+        for _ in range(3):
+            before = page.ask(at)
+            page.keys(direction)
+            page.until("([before, sign]) => Math.sign(__keplab.state.rv.value - before) === sign", [before, sign])
+
+
 def test_a_moment_is_copied_by_its_name(replay, new_page):
     page = new_page()
     page.open(replay)

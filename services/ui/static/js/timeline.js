@@ -217,6 +217,12 @@ function lowerBoundBy(list, value, of) {
   return low;
 }
 
+/** When something was committed next after a time. @param {any} of @param {number} time */
+function committedAfter(of, time) {
+  const {t} = of.history.peek();
+  return t[lowerBound(t, time + 1e-9)] ?? of.head.peek().time;
+}
+
 /** The canvas with its pointer and keys. */
 export function TimeCanvas({full = false}) {
   const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null)), box = useRef(/** @type {HTMLElement|null} */ (null)), tip = useRef(/** @type {HTMLElement|null} */ (null));
@@ -238,11 +244,11 @@ export function TimeCanvas({full = false}) {
     const seen = new ResizeObserver(() => { kept.current.width = box.current?.clientWidth || 0; ask(); });
     if (box.current) seen.observe(box.current);
     const own = /** @type {HTMLCanvasElement} */ (canvas.current);
-    let held = false, wanted = /** @type {number|null} */ (null), busy = false;
+    let held = false, wanted = /** @type {number|null} */ (null), busy = false, aim = 0;
     const timeAt = (event) => { const place = own.getBoundingClientRect(), {from, to} = range(view.peek()); return from + (event.clientX - place.left) / place.width * (to - from); };
     // One seek at a time; the last place of the pointer wins.
     const drag = async (time) => {
-      wanted = time;
+      wanted = aim = time;
       if (busy) return;
       busy = true;
       while (wanted !== null) { const next = wanted; wanted = null; await seekTime(Math.min(next, view.peek().head.peek().time)).catch((error) => notify(error.message, 'bad')); }
@@ -269,10 +275,12 @@ export function TimeCanvas({full = false}) {
       wheel: (event) => { event.preventDefault(); if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan((event.deltaX || event.deltaY) / 600); else zoom(Math.exp(Math.max(-300, Math.min(300, event.deltaY)) / 400), timeAt(event)); },
       focus: () => { focused += 1; }, blur: () => { focused = Math.max(0, focused - 1); },
       keydown: (event) => {
-        const {from, to} = range(view.peek()), now = view.peek().time.peek(), step = {ArrowLeft: -0.01, ArrowRight: 0.01, PageDown: -0.1, PageUp: 0.1}[event.key];
+        const {from, to} = range(view.peek()), step = {ArrowLeft: -0.01, ArrowRight: 0.01, PageDown: -0.1, PageUp: 0.1}[event.key];
         if (!step) return;
         event.preventDefault(); event.stopPropagation();
-        drag(now + step * (to - from));
+        // From where the keys before it lead, and over a time in which nothing was committed.
+        const now = busy ? aim : view.peek().time.peek(), next = now + step * (to - from);
+        drag(step > 0 ? Math.max(next, committedAfter(view.peek(), now)) : next);
       },
     };
     for (const name in on) own.addEventListener(name, on[name], {passive: false});
