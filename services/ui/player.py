@@ -40,11 +40,12 @@ class Player:
         self.model = await self.run.ask(_model_at, rv)
         self._send(self.model.frames(), self.model)
 
-    def play(self, speed: float) -> None:
-        """Go on from where it is, so many times as fast as it was; 0 stops."""
+    def play(self, speed: float, at_s: float = 0.0) -> None:
+        """Go on from where it is, so many times as fast as it was; 0 stops. `at_s`: the time that is shown, if that is
+        later than that of the version."""
         self.stop()
         if speed > 0:
-            self._playing = asyncio.create_task(self._play(min(speed, SPEED_MAX)))
+            self._playing = asyncio.create_task(self._play(min(speed, SPEED_MAX), max(self.model.time, at_s)))
 
     def stop(self) -> None:
         """Stay where it is."""
@@ -52,11 +53,11 @@ class Player:
             self._playing.cancel()
             self._playing = None
 
-    async def _play(self, speed: float) -> None:
+    async def _play(self, speed: float, from_t: float) -> None:
         recording, model, begin_rv = self.run.recording, self.model, self.model.rv
         # Applies queue moves as well as versions, each when it is asked for; to find the moves, all lines are read.
         applied = await self.run.ask(Recording.replayed, model, begin_rv)
-        began_s, from_t, unshown, is_stop = time.monotonic(), model.time, 0, True
+        began_s, unshown, is_stop = time.monotonic(), 0, True
         for version in recording.versions(begin_rv):
             wait_s = (version.t - from_t) / speed - (time.monotonic() - began_s)
             if is_stop and (wait_s > 0 or unshown >= BLOCK):

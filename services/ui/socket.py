@@ -26,7 +26,8 @@ _TEXT: Final = b"{"
 
 class Asked(msgspec.Struct, frozen=True):
     """A message of the page. `t`: sub, seek, play, pong. `rv`: the version to seek, or that the page has already;
-    `since`: lines newer than that time of the wall are sent; `rate` and `view` are for the page's own use."""
+    `since`: lines newer than that time of the wall are sent; `time`: what is shown when playing begins; `rate` and
+    `view` are for the page's own use."""
 
     t: str
     run: str = "live"
@@ -34,6 +35,7 @@ class Asked(msgspec.Struct, frozen=True):
     rate: float = 20
     rv: int | None = None
     speed: float = 1.0
+    time: float = float("-inf")
     since: str = ""
     lines: bool = True
 
@@ -90,7 +92,7 @@ class Page:
                 if self._player is None or self._player.run.name != asked.run:
                     await self._seek(asked.run, 0)
                 assert self._player is not None
-                self._player.play(asked.speed)
+                self._player.play(asked.speed, asked.time)
             case "pong":
                 pass
             case _:

@@ -61,7 +61,6 @@ function receive(message) {
   else if (message.t === 'patch') patch(target, message);
   else if (message.t === 'json') json(target, message);
   else if (message.t === 'clock') { target.time.value = message.time; }
-  else if (message.t === 'ended') target.playing.value = 0;
 }
 
 function addStrings(target, strings) {
@@ -80,9 +79,7 @@ function full(target, message) {
     moved(target, message);
   });
   for (const watcher of target.watchers) watcher(null);
-  const asked = sought.get(target.id);
-  sought.delete(target.id);
-  if (asked) asked(message.rv);
+  answered(target.id);
 }
 
 function patch(target, message) {
@@ -101,6 +98,7 @@ function patch(target, message) {
 
 function moved(target, message) {
   if (message.buffer || message.tables) { target.rv.value = message.rv; target.time.value = message.time; }
+  if (message.buffer && target.playing.peek() && !isLive(target.id) && message.rv >= target.head.peek().rv) target.playing.value = 0;
   if (isLive(target.id)) { target.head.value = message.head; target.firstHead ||= message.head.rv; }
   target.live.value = message.live && isLive(target.id);
   if (isLive(target.id) && message.head.rv) {
@@ -213,7 +211,7 @@ async function open(id) {
     source.subscribe(id, (data) => {
       counters.frames += 1;
       worker.postMessage({t: 'frame', run: id, data}, [data]);
-    }, (status) => { if (id === view.peek().id) connected(status); }, last);
+    }, (status) => { if (status.kind !== 'live') answered(id); if (id === view.peek().id) connected(status); }, last);
   }
   return target;
 }
@@ -234,20 +232,42 @@ let inquiry = /** @type {AbortController|null} */ (null);
 /** Who waits for the state that a server seeks in one of its recordings, by run. */
 const sought = new Map();
 
+/** The state that was sought is shown, or will not come. @param {string} id */
+function answered(id) {
+  sought.get(id)?.(undefined);
+  sought.delete(id);
+}
+
+/** Asks a server for a version of one of its recordings; done when it is shown, or there is no connection. */
+function answerOf(id, rv) {
+  return new Promise((resolve) => {
+    sought.set(id, resolve);
+    if (!source.send(id, {t: 'seek', run: id, rv})) answered(id);
+  });
+}
+
 /**
- * Shows a version (the last committed one at or before it). Returns the version that is shown.
- * @param {number} rv @param {string} id
+ * Shows a moment: the last version that one may stop at up to `rv`, and where that is known a time, until which nothing else was committed.
+ * Returns the version that is shown.
+ * @param {number} rv @param {string} id @param {number} time
  */
-export async function seek(rv, id = view.peek().id) {
+export async function seek(rv, id = view.peek().id, time = -Infinity) {
+  const target = /** @type {View} */ (views.get(id)), mine = target.seeks += 1;
+  const shown = await show(rv, id);
+  if (mine === target.seeks && !target.live.peek()) target.time.value = Math.max(target.time.peek(), time);
+  return shown;
+}
+
+async function show(rv, id) {
   const target = /** @type {View} */ (views.get(id));
   target.playing.value = 0;
   if (source.recording(id)) return (await ask({t: 'seek', run: id, rv})).rv;
   if (!isLive(id)) {
-    sought.get(id)?.(target.rv.peek());
-    return new Promise((resolve) => {
-      sought.set(id, resolve);
-      if (!source.send(id, {t: 'seek', run: id, rv: Math.round(rv)})) { sought.delete(id); resolve(target.rv.peek()); }
-    });
+    // One after the other, so that each answer is that of what was asked; of those that wait only the last is asked for.
+    const mine = target.seeks;
+    target.sought = target.sought.then(() => (mine === target.seeks ? answerOf(id, Math.round(rv)) : undefined));
+    await target.sought;
+    return target.rv.peek();
   }
   if (rv >= target.head.peek().rv) { toHead(id); return target.head.peek().rv; }
   if (inquiry) inquiry.abort();
@@ -277,7 +297,8 @@ export function rvAt(time, target = view.peek()) {
 
 /** @param {number} time @param {string} id */
 export function seekTime(time, id = view.peek().id) {
-  return seek(rvAt(time, views.get(id)), id);
+  const target = /** @type {View} */ (views.get(id));
+  return seek(rvAt(time, target), id, target.history.peek().estimated ? -Infinity : time);
 }
 
 /** Back to what is newest. @param {string} id */
@@ -291,17 +312,27 @@ export function toHead(id = view.peek().id) {
 
 let player = 0;
 
+/** Of a recording that a server plays: it sends versions, and between them time passes here. */
+function passTime(target, speed) {
+  const from = target.time.peek(), began = performance.now();
+  player = window.setInterval(() => {
+    if (target.playing.peek() !== speed) { clearInterval(player); return; }
+    target.time.value = Math.max(target.time.peek(), Math.min(target.head.peek().time, from + (performance.now() - began) / 1000 * speed));
+  }, 50);
+}
+
 /** Plays from what is shown; speed 0 stops. @param {number} speed @param {string} id */
 export async function play(speed, id = view.peek().id) {
   const target = /** @type {View} */ (views.get(id));
   clearInterval(player);
-  if (source.recording(id)) {
+  if (!isLive(id)) {
     if (speed && target.rv.peek() >= target.head.peek().rv) await seek(target.history.peek().rv[0] || 0, id);
     target.playing.value = speed;
-    worker.postMessage({t: 'play', run: id, speed});
+    const how = {t: 'play', run: id, speed, time: target.time.peek()};
+    if (source.recording(id)) worker.postMessage(how);
+    else if (source.send(id, how) && speed) passTime(target, speed);
     return;
   }
-  if (!isLive(id)) { target.playing.value = speed; source.send(id, {t: 'play', run: id, speed}); return; }
   if (!speed) { target.playing.value = 0; if (target.live.peek()) await ask({t: 'freeze', run: id}); return; }
   if (target.live.peek()) return;
   // The past of a live run has no stream of its own: states are asked for, four a second, until the head is reached.

@@ -20,7 +20,7 @@ export class View {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
-    /** Version and time that are shown. */
+    /** Version and time that are shown: the time is that of the version or later, as that of an event line between two versions. */
     this.rv = signal(0);
     this.time = signal(0);
     /** The newest version and time that are known. */
@@ -28,6 +28,10 @@ export class View {
     /** True while what is shown is the newest of a live run. */
     this.live = signal(false);
     this.playing = signal(0);
+    /** So often another moment was asked for. */
+    this.seeks = 0;
+    /** Done when the moments that were asked of a server before are shown. @type {Promise<any>} */
+    this.sought = Promise.resolve();
     /** {version, nodes, pods, strings}: a new object at each change, around the same arrays. `columns.js` has their form.
      * @type {import('@preact/signals').Signal<{version: number, nodes: import('keplab/columns.js').Table, pods: import('keplab/columns.js').Table, strings: string[]}>} */
     this.columns = signal({version: 0, nodes: emptyTable(), pods: emptyTable(), strings: ['']});

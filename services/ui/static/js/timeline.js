@@ -1,6 +1,6 @@
 // The time line: the strip below every page, and the same with all its tracks as a page. Drag seeks, the wheel zooms.
 import {html, signal, useEffect, useRef} from 'keplab/html.js';
-import {state, view, notify, originOf} from 'keplab/state.js';
+import {state, view, notify, originOf, select} from 'keplab/state.js';
 import {seek, seekTime, play, toHead} from 'keplab/engine.js';
 import {register, run} from 'keplab/commands.js';
 import {TRACKS, STOPS, keyOf} from 'keplab/marks.js';
@@ -17,12 +17,12 @@ const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 50];
 const speed = signal(1);
 let focused = 0;
 
-/** From the first thing that is known to the newest. @param {any} of */
+/** From the first thing that is known to the newest, which may be later than all that was committed. @param {any} of */
 export function extent(of) {
   const {t} = of.history.value, marks = of.marks.value, head = of.head.value;
   let from = t.length ? t[0] : head.time;
   if (marks.length) from = Math.min(from, marks[0].time);
-  return {from, to: Math.max(head.time, from + 0.001)};
+  return {from, to: Math.max(head.time, marks.length ? marks[marks.length - 1].time : 0, from + 0.001)};
 }
 
 function range(of) {
@@ -59,12 +59,13 @@ function toMark(way) {
   goTo(next);
 }
 
-/** Shows a mark's moment; what it is about is selected. */
+/** Shows a mark's moment; what it is about is selected once it is there. */
 function goTo(mark) {
-  const of = view.peek(), mine = stood = {mark, of, rv: NaN};
-  (mark.rv ? seek(mark.rv) : seekTime(mark.time)).then(() => { mine.rv = of.rv.peek(); });
-  const object = mark.ref?.obj;
-  if (object && (object.kind === 'Pod' || object.kind === 'Node')) state.selected.value = {kind: object.kind === 'Pod' ? 'pods' : 'nodes', ns: object.ns || '', name: object.name};
+  const of = view.peek(), mine = stood = {mark, of, rv: NaN}, object = mark.ref?.obj;
+  (mark.rv ? seek(mark.rv, of.id, mark.time) : seekTime(mark.time)).then(() => {
+    mine.rv = of.rv.peek();
+    if (mine === stood && object && (object.kind === 'Pod' || object.kind === 'Node')) select({kind: object.kind === 'Pod' ? 'pods' : 'nodes', ns: object.ns || '', name: object.name});
+  });
   notify(`${mark.kind}: ${mark.label}`);
   const {from, to} = range(view.peek());
   if (mark.time < from || mark.time > to) shownSpan.value = {from: mark.time - (to - from) / 2, to: mark.time + (to - from) / 2};
@@ -217,10 +218,10 @@ function lowerBoundBy(list, value, of) {
   return low;
 }
 
-/** When something was committed next after a time. @param {any} of @param {number} time */
-function committedAfter(of, time) {
+/** When something was committed next after a time, or last before it. @param {any} of @param {number} time @param {boolean} isAfter */
+function committed(of, time, isAfter) {
   const {t} = of.history.peek();
-  return t[lowerBound(t, time + 1e-9)] ?? of.head.peek().time;
+  return isAfter ? t[lowerBound(t, time + 1e-9)] ?? of.head.peek().time : t[lowerBound(t, time - 1e-9) - 1] ?? time;
 }
 
 /** The canvas with its pointer and keys. */
@@ -280,7 +281,7 @@ export function TimeCanvas({full = false}) {
         event.preventDefault(); event.stopPropagation();
         // From where the keys before it lead, and over a time in which nothing was committed.
         const now = busy ? aim : view.peek().time.peek(), next = now + step * (to - from);
-        drag(step > 0 ? Math.max(next, committedAfter(view.peek(), now)) : next);
+        drag(step > 0 ? Math.max(next, committed(view.peek(), now, true)) : Math.min(next, committed(view.peek(), now, false)));
       },
     };
     for (const name in on) own.addEventListener(name, on[name], {passive: false});

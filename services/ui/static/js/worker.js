@@ -5,7 +5,7 @@
 //               {t: 'open', id, run, index, dict}           a recording: index of segments, the dictionary's frames
 //               {t: 'segment', id, run, at, data}           one segment's bytes (gzip), asked for by {t: 'want'}
 //               {t: 'freeze', id, run}                      stay at what is shown, while the head goes on
-//               {t: 'seek', id, run, rv} · {t: 'play', run, speed} · {t: 'head', run} · {t: 'search', id, run, q, limit}
+//               {t: 'seek', id, run, rv} · {t: 'play', run, speed, time} · {t: 'head', run} · {t: 'search', id, run, q, limit}
 //               {t: 'seen', is}                             whether anybody looks at the page: if not, changes are folded and not handed on
 //               {t: 'state', id, run}                       all columns of what is shown, as plain arrays (tests)
 // Messages out: {t: 'full'|'patch', run, rv, time, inGroup, head, …} · {t: 'json', kind, run, …} · {t: 'want', run, at} · {t: 'done', id, …}
@@ -356,11 +356,11 @@ const handlers = {
     }).catch((error) => postMessage({t: 'done', id, error: String(error.message || error)}));
   },
 
-  play({run, speed}) {
+  play({run, speed, time}) {
     const target = runOf(run);
     stop(target);
     if (!speed || !target.recording) return;
-    let last = performance.now(), now = target.shown.time, busy = false;
+    let last = performance.now(), now = Math.max(target.shown.time, time), busy = false;
     target.timer = setInterval(async () => {
       if (busy) return;
       busy = true;
@@ -371,7 +371,7 @@ const handlers = {
       try {
         const more = await target.recording.advance(now);
         if (timer !== target.timer) return;
-        if (!more) { stop(target); postMessage({t: 'ended', run}); } else postMessage({t: 'clock', run, time: now});
+        if (!more) stop(target); else postMessage({t: 'clock', run, time: now});
       } finally { busy = false; }
     }, 33);
   },
