@@ -107,6 +107,13 @@ def test_the_winner_stands_first_and_ties_are_named(call):
     assert ["n1", "n2"] == found["ties"]
 
 
+def test_while_a_binding_is_on_its_way_the_nominated_node_is_the_winner_if_it_is_at_the_top(call):
+    on_its_way = {**SCHEDULED, "node": "", "nominated_node": "n1"}
+    assert call("matrix", "scoreMatrix", on_its_way, "weighted")["winner"] == "n1"
+    # One that a preemption nominated is not yet chosen.
+    assert call("matrix", "scoreMatrix", {**on_its_way, "nominated_node": "n3"}, "weighted")["winner"] == ""
+
+
 def test_whole_microseconds_add_up_to_the_total_whatever_the_pieces_are(call):
     pieces = many(st.lists(st.integers(0, 10**9), min_size=1, max_size=12), 100)
     for nanoseconds in pieces:

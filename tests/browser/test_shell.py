@@ -185,3 +185,24 @@ def test_one_origin_is_asked(serve, new_page):
 
     assert page.requests
     assert [each for each in page.requests if not each.startswith((served.address, "data:"))] == []
+
+
+def test_after_a_choice_with_the_pointer_keys_are_the_pages(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    colour = "main .toolbar select >> nth=0"
+    page.raw.click(colour)
+    page.raw.select_option(colour, "cpu")
+    assert page.ask("() => document.activeElement.id") == "main"
+    page.keys("g", "o")
+    page.until("() => location.hash === '#/objects'")
+
+
+def test_a_choice_with_keys_keeps_the_focus_in_its_list(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    page.raw.focus("main .toolbar select >> nth=0")
+    page.keys("ArrowDown")
+    page.raw.select_option("main .toolbar select >> nth=0", "cpu")
+
+    assert page.ask("() => document.activeElement.tagName") == "SELECT"

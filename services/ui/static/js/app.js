@@ -238,6 +238,16 @@ function listOf() {
   return document.querySelector('main .vtable');
 }
 
+/** After a choice that was made with the pointer, keys are the page's again: in a list they would choose something else. */
+function leaveLists() {
+  let isPointed = false;
+  window.addEventListener('pointerdown', () => { isPointed = true; }, true);
+  window.addEventListener('keydown', () => { isPointed = false; }, true);
+  window.addEventListener('change', ({target}) => {
+    if (isPointed && target instanceof HTMLSelectElement && target.closest('.top, .strip, main > .toolbar, .overlay .toolbar')) /** @type {HTMLElement|null} */ (document.querySelector('main'))?.focus();
+  });
+}
+
 function back() {
   if (state.overlay.peek()) state.overlay.value = '';
   else if (state.selected.peek()) select(null);
@@ -246,6 +256,7 @@ function back() {
 async function main() {
   theme();
   shellCommands();
+  leaveLists();
   window.addEventListener('keydown', (event) => { if (!document.querySelector('dialog[open]') || event.key === 'Escape') onKey(event); });
   /** @type {any} */ (window).__keplab = {state, view, seek, play, toHead, search, go, select, workerState, rowOf, counters, openRun, pixel: null, draws: counters, source: () => source, run: runCommand};
   const root = /** @type {HTMLElement} */ (document.getElementById('app'));

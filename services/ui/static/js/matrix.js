@@ -111,8 +111,9 @@ export function scoreMatrix(found, mode = 'score') {
   const raw = mode === 'raw' && (found.annotations || {})[`${PREFIX}score-result`];
   const scores = raw ? turned(JSON.parse(raw)) : found.scores || {}, weights = found.weights || {}, final = found.final || {};
   const plugins = Object.keys(scores), names = [...new Set([...Object.keys(final), ...plugins.flatMap((plugin) => Object.keys(scores[plugin]))])];
-  const best = Math.max(...Object.values(final).map(Number), -Infinity), winner = found.node || '';
-  const ties = names.filter((name) => Number(final[name]) === best && best > -Infinity);
+  const best = Math.max(...Object.values(final).map(Number), -Infinity), ties = names.filter((name) => Number(final[name]) === best && best > -Infinity);
+  // Of a pod whose binding is on its way the node is that which its scheduler has nominated.
+  const winner = found.node || (ties.includes(found.nominated_node) ? found.nominated_node : '');
   const rows = new Map();
   for (const name of names) {
     const list = plugins.map((plugin) => (scores[plugin][name] === undefined ? null : Number(scores[plugin][name]) * (mode === 'weighted' ? weights[plugin] ?? 1 : 1)));

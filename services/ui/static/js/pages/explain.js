@@ -99,7 +99,8 @@ const isTried = (found) => Boolean(found.attempts || found.outcome || (found.dec
 /** Which node was chosen, and which others had as much. */
 function Chosen({table}) {
   const others = table.ties.filter((name) => name !== table.winner);
-  return html`<span class="soft">${table.winner ? html`chosen <b>${table.winner}</b>` : ''}${others.length ? `, tied with ${others.slice(0, 6).join(', ')}${others.length > 6 ? ` and ${others.length - 6} more` : ''}: drawn by lot` : ''}</span>`;
+  if (!table.winner) return others.length ? html`<span class="soft">${others.length} nodes are at the top: drawn by lot</span>` : null;
+  return html`<span class="soft">chosen <b>${table.winner}</b>${others.length ? `, tied with ${others.slice(0, 6).join(', ')}${others.length > 6 ? ` and ${others.length - 6} more` : ''}: drawn by lot` : ''}</span>`;
 }
 
 /** What it came to: nodes by their sums, how far each is behind the one that was chosen, and which plugins made that. */

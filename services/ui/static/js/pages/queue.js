@@ -65,7 +65,7 @@ function useDots(canvas, width) {
       const now = performance.now(), head = view.peek().head.peek().time;
       // Lines of the past come in a flood when the page opens: they do not fly.
       for (const line of fresh) if (head - timeOf(line) < 3) for (const move of movesOf(line, whole)) {
-        const points = dots.length < DOTS && curve(move.from, move.to, width, HEIGHT, BOX);
+        const points = dots.length < DOTS && curve(move.from, move.to, width, HEIGHT, boxOf(width));
         if (points) dots.push({points, to: move.to, begin: now + (dots.length % 12) * 25});
       }
       if (dots.length && !frame) frame = requestAnimationFrame(draw);
@@ -74,28 +74,35 @@ function useDots(canvas, width) {
   }, [state.run.value, state.reducedMotion.value, width]);
 }
 
+/** A pool's box where the picture is so wide. @param {number} width */
+const boxOf = (width) => ({w: Math.min(BOX.w, width * 0.22), h: BOX.h});
+
 function Picture({counts, bound, moves, pool, setPool, flow, setFlow}) {
-  const [box, width] = useWidth(), canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null)), most = Math.max(1, ...Object.values(counts).map(Number));
+  const [box, width] = useWidth(), canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null)), shape = boxOf(width), most = Math.max(1, ...Object.values(counts).map(Number));
   useDots(canvas, width);
   return html`<div class="queue-picture" ref=${box} style=${{height: `${HEIGHT}px`}}>
     <svg width=${width} height=${HEIGHT} viewBox=${`0 0 ${width} ${HEIGHT}`} role="group" aria-label="moves between pools in the last ${SECONDS} s">
       <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8Z" class="arrow" /></marker></defs>
       ${moves.flows.map((each) => {
-        const points = curve(each.from, each.to, width, HEIGHT, BOX);
+        const points = curve(each.from, each.to, width, HEIGHT, shape);
         if (!points) return null;
-        const d = `M${points[0]} C${points[1]} ${points[2]} ${points[3]}`, [x, y] = pointOf(points, 0.5), id = `${each.from}>${each.to}`, words = `${each.rate >= 10 ? Math.round(each.rate) : each.rate.toFixed(1)}/s`;
+        const d = `M${points[0]} C${points[1]} ${points[2]} ${points[3]}`, [x, middle] = pointOf(points, 0.5), id = `${each.from}>${each.to}`, words = `${each.rate >= 10 ? Math.round(each.rate) : each.rate.toFixed(1)}/s`, label = `${words} ${(each.by[0] ? each.by[0][0] : '').slice(0, 26)}`;
+        // Between two boxes that are near each other there is no place for words: they stand above.
+        const gap = Math.abs(points[3][0] - points[0][0]), isNarrow = points[0][1] === points[3][1] && gap < label.length * 6, y = isNarrow ? Math.min(middle, topOf(each.from)) : middle;
         return html`<g key=${id} class="band ${flow === id ? 'on' : ''}" role="button" tabindex="0" aria-pressed=${flow === id} aria-label=${`${title(each.from)} to ${title(each.to)}: ${counted(each.count, 'pod')}, ${each.by[0] ? each.by[0][0] : ''}`} onClick=${() => setFlow(flow === id ? '' : id)} onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); setFlow(flow === id ? '' : id); } }}>
-          <path d=${d} class="hit" /><path d=${d} class="line" stroke-width=${lineWidth(each.rate, 12)} marker-end="url(#tip)" /><text x=${x} y=${y - 5} text-anchor="middle">${words} ${(each.by[0] ? each.by[0][0] : '').slice(0, 26)}</text></g>`;
+          <path d=${d} class="hit" /><path d=${d} class="line" stroke-width=${lineWidth(each.rate, 12)} marker-end="url(#tip)" /><text x=${x} y=${y - 5} text-anchor="middle">${label}</text></g>`;
       })}
     </svg><canvas ref=${canvas} aria-hidden="true" style=${{width: `${width}px`, height: `${HEIGHT}px`}}></canvas>
     ${QUEUE_POOLS.map((each) => {
       const number = each.id === 'bound' ? bound : counts[each.id] ?? 0;
-      return html`<button key=${each.id} class="pool pool-${each.id}" aria-pressed=${pool === each.id} disabled=${each.id === 'bound'} title=${each.about} style=${{left: `${each.x * width}px`, top: `${each.y * HEIGHT}px`, width: `${Math.min(BOX.w, width * 0.22)}px`, height: `${BOX.h}px`}} onClick=${() => setPool(pool === each.id ? '' : each.id)}>
+      return html`<button key=${each.id} class="pool pool-${each.id}" aria-pressed=${pool === each.id} disabled=${each.id === 'bound'} title=${each.about} style=${{left: `${each.x * width}px`, top: `${each.y * HEIGHT}px`, width: `${shape.w}px`, height: `${shape.h}px`}} onClick=${() => setPool(pool === each.id ? '' : each.id)}>
         <span class="pool-name">${each.title}</span><b class="num" data-pool=${each.id}>${count(number)}</b>${each.id !== 'bound' && html`<span class="pool-bar" aria-hidden="true"><span style=${{width: `${number / most * 100}%`}}></span></span>`}</button>`;
     })}
   </div>`;
 }
 
+/** Where a pool's box begins. @param {string} id */
+const topOf = (id) => (QUEUE_POOLS.find((pool) => pool.id === id)?.y ?? 0) * HEIGHT;
 const title = (id) => (QUEUE_POOLS.find((pool) => pool.id === id) || {title: id || 'outside'}).title;
 
 /** Who moved along a band, why, and which hint said so. */
