@@ -197,6 +197,24 @@ def test_pods_that_lose_their_nodes_are_given_more_blocks_and_nothing_else_moves
     assert page.ask("() => window.rebuilt") == 0
 
 
+def test_who_goes_live_stays_live_whatever_moment_was_asked_for_before(serve, new_page):
+    served = serve(nodes=20, pods=300)
+    cluster = served.feed.cluster
+    served.feed.states[cluster.rv - 1] = frames.stream(cluster.first())
+    page = new_page()
+    page.open(served.address)
+    page.ask("(rv) => __keplab.seek(rv)", cluster.rv - 1)
+    page.until("() => !__keplab.state.live.value")
+    page.ask(
+        "async (rv) => { const sought = __keplab.seek(rv); __keplab.toHead(); await sought; await __keplab.workerState(); }",
+        cluster.rv - 1,
+    )
+
+    assert page.ask("() => __keplab.state.live.value")
+    served.send(cluster.changes(50, 0.05))
+    page.until("(rv) => __keplab.state.rv.value === rv", cluster.rv)
+
+
 def test_a_cluster_without_nodes_and_pods_says_so_in_the_picture_and_in_the_table(serve, new_page):
     page = new_page()
     page.open(serve(nodes=0, pods=0).address)

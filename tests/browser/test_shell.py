@@ -61,6 +61,21 @@ def test_the_focus_is_always_seen(replay, new_page):
         assert unseen == []
 
 
+def test_enter_takes_what_is_typed_and_not_what_was_found_before(replay, new_page):
+    page = new_page()
+    page.open(replay)
+    page.keys("/")
+    page.type("web-3")
+    page.until("() => document.querySelector('[role=option]')")
+    page.type("3")
+    page.keys("Enter")
+    page.until("() => __keplab.state.selected.value?.name === 'web-33'")
+    page.keys("/")
+    page.type("no-such-pod")
+    page.keys("Enter")
+    page.until("() => __keplab.state.notice.value.text === 'No pod and no node has \"no-such-pod\" in its name.'")
+
+
 def test_a_kind_is_jumped_to_as_in_k9s(replay, new_page):
     page = new_page()
     page.open(replay)

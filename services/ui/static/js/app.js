@@ -68,23 +68,23 @@ function Top() {
 /** `/` searches names, `:` jumps to a kind: `:pods -n shop`. */
 function Search() {
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
-  const [text, setText] = useState(''), [hits, setHits] = useState(/** @type {any[]} */ ([])), [at, setAt] = useState(0), [open, setOpen] = useState(false);
+  const [text, setText] = useState(''), [found, setFound] = useState(/** @type {{of: string, list: any[]}} */ ({of: '', list: []})), [at, setAt] = useState(0), [open, setOpen] = useState(false);
   useLayoutEffect(() => register([
     {id: 'shell.search', title: 'Search names of pods and nodes', keys: ['/'], run: () => { field.current?.focus(); field.current?.select(); }},
-    {id: 'shell.kind', title: 'Jump to a kind, as in :pods -n shop', keys: [':'], run: () => { if (field.current) field.current.value = ':'; setText(':'); setHits([]); field.current?.focus(); }},
+    {id: 'shell.kind', title: 'Jump to a kind, as in :pods -n shop', keys: [':'], run: () => { if (field.current) field.current.value = ':'; setText(':'); field.current?.focus(); }},
   ]), []);
+  const query = text.startsWith(':') ? '' : text.replace(/^\//, '').trim(), hits = query ? found.list : [], isCurrent = found.of === query;
   useEffect(() => {
-    const query = text.replace(/^\//, '').trim();
-    if (!open || text.startsWith(':') || query.length < 1) { setHits([]); return undefined; }
+    if (!open || !query) return undefined;
     let current = true;
-    const timer = setTimeout(() => search(query, 12).then((found) => { if (current) { setHits(found); setAt(0); } }), 80);
+    const timer = setTimeout(() => search(query, 12).then((list) => { if (current) { setFound({of: query, list}); setAt(0); } }), 80);
     return () => { current = false; clearTimeout(timer); };
-  }, [text, open]);
+  }, [query, open]);
   const leave = () => { setOpen(false); setText(''); field.current?.blur(); /** @type {HTMLElement|null} */ (document.querySelector('main'))?.focus(); };
   const take = (hit) => { select({kind: hit.kind, ns: hit.ns, name: hit.name}); leave(); };
   const onKeyDown = (event) => {
     if (event.key === 'Escape') { leave(); event.stopPropagation(); } else if (event.key === 'ArrowDown') { setAt(Math.min(hits.length - 1, at + 1)); event.preventDefault(); } else if (event.key === 'ArrowUp') { setAt(Math.max(0, at - 1)); event.preventDefault(); } else if (event.key === 'Enter') {
-      if (text.startsWith(':')) { const to = kindWords(text.slice(1)); if (to) { go('objects', [to.kind], to.query); leave(); } } else if (hits[at]) take(hits[at]);
+      if (text.startsWith(':')) { const to = kindWords(text.slice(1)); if (to) { go('objects', [to.kind], to.query); leave(); } } else if (isCurrent && hits[at]) take(hits[at]); else if (query) search(query, 1).then(([hit]) => { if (hit) take(hit); else notify(`No pod and no node has "${query}" in its name.`); });
     }
   };
   return html`<div class="search" role="search">

@@ -306,6 +306,9 @@ export function toHead(id = view.peek().id) {
   const target = /** @type {View} */ (views.get(id));
   target.playing.value = 0;
   if (source.recording(id) || !isLive(id)) return seek(target.head.peek().rv, id);
+  // A moment that was asked for before does not come in between.
+  inquiry?.abort();
+  target.seeks += 1;
   worker.postMessage({t: 'head', run: id});
   return Promise.resolve(target.head.peek().rv);
 }
@@ -343,7 +346,7 @@ export async function play(speed, id = view.peek().id) {
     busy = true;
     now += speed / 4;
     const rv = rvAt(now, target), wanted = target.playing.peek();
-    if (rv >= target.head.peek().rv) { clearInterval(player); toHead(id); } else if (rv !== target.rv.peek()) { await seek(rv, id); target.playing.value = wanted; }
+    if (rv >= target.head.peek().rv) { clearInterval(player); toHead(id); } else if (rv !== target.rv.peek()) { await seek(rv, id, now); target.playing.value = wanted; } else target.time.value = Math.max(target.time.peek(), now);
     busy = false;
   }, 250);
 }
