@@ -25,6 +25,9 @@ function choose(path) {
 }
 const ENDED = new Set(['Succeeded', 'Failed', 'Cancelled']);
 
+/** While the server is asked to run what is filled in. */
+const starting = signal(false);
+
 /** The register of switches: searched by words, a value is a button. */
 function Picker({add, close}) {
   const [text, setText] = useState(''), all = state.meta.value.switches || [], words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -50,12 +53,15 @@ function Launcher() {
   const scenario = named(request.scenario), why = refusalOf(request, state.meta.value.switches || []), command = commandOf(request), total = request.arms.length * (request.seeds || 0);
   const start = async () => {
     if (why) { notify(why, 'bad'); return; }
+    if (starting.peek()) return;  // pressed twice
+    starting.value = true;
     try {
       const job = await source.job({scenario: request.scenario, arms: request.arms, seeds: request.seeds, processes: request.processes, recording: request.recording});
       jobs.value = [...jobs.peek(), job];
       chosen.value = job.id;
       setError('');
     } catch (failure) { setError(failure.message); }
+    starting.value = false;
   };
   useLayoutEffect(() => register([{id: 'experiments.run', title: 'Run the comparison that is filled in', group: 'experiments', run: start}]), [request]);
   return html`<section class="panel launcher" aria-label="new comparison"><h2>New comparison</h2>
@@ -63,7 +69,7 @@ function Launcher() {
     ${scenario && html`<p class="soft about"><b>${scenario.title}</b> ${scenario.about}</p>`}
     ${request.arms.map((arm, at) => html`<${Arm} key=${at} arm=${arm} at=${at} only=${request.arms.length === 1} />`)}
     <div class="toolbar"><button class="small" onClick=${() => fill({arms: [...request.arms, {name: `arm-${request.arms.length + 1}`, switches: []}]})}>+ arm</button><label>seeds <input type="number" min="1" max="1000" value=${request.seeds} onInput=${(event) => fill({seeds: Number(event.target.value)})} /></label><label class="check"><input type="checkbox" checked=${request.processes} onChange=${() => fill({processes: !request.processes})} /> as processes</label><label class="check"><input type="checkbox" checked=${request.recording} onChange=${() => fill({recording: !request.recording})} /> recording</label><span class="soft">${counted(total, 'run')}, one at a time</span><span class="grow"></span>
-      <button class="primary" disabled=${Boolean(why)} title=${why || undefined} onClick=${start}>Run</button></div>
+      <button class="primary" disabled=${Boolean(why) || starting.value} title=${why || undefined} onClick=${start}>Run</button></div>
     <div class="command"><code>${command}</code><button class="small" onClick=${() => copy(command)}>copy</button></div>
     ${why && request.scenario ? html`<p class="soft">${why}</p>` : ''}${error && html`<p class="error" role="alert">${error}</p>`}</section>`;
 }
