@@ -100,9 +100,8 @@ async def _run(program: Program) -> _Status:
     if program.cluster is not None:
         spec["cluster"] = program.cluster
     about = {"apiVersion": program.api_version, "kind": "ExecCredential", "spec": spec}
-    environment = {
-        **os.environ, **dict(program.environment), "KUBERNETES_EXEC_INFO": msgspec.json.encode(about).decode()
-    }  # fmt: skip
+    environment = {**os.environ, **dict(program.environment)}
+    environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(about).decode()
     name = program.command[0]
     try:
         process = await asyncio.create_subprocess_exec(

@@ -22,8 +22,8 @@ _CLUSTER_CONFIG: Final = "client.authentication.k8s.io/exec"
 
 @dataclass(frozen=True)
 class Program:
-    """What prints credentials, for `exec`. `cluster`: what it is told of the cluster, where it wants that; `hint`: how
-    it is installed."""
+    """What prints credentials, for `exec`. `cluster`: what it is given about the cluster, where it wants that; `hint`:
+    how it is installed."""
 
     command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
@@ -126,17 +126,17 @@ def _program(path: Path, given: Any, cluster: Document, authority: str) -> Progr
 
 
 def _described(cluster: Document, authority: str) -> Document:
-    """Return a cluster as programs are told of it."""
-    told: Document = {"server": cluster["server"]}
+    """Return what programs are given about a cluster."""
+    found: Document = {"server": cluster["server"]}
     if authority:
-        told["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+        found["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
     for field in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"):
         if cluster.get(field):
-            told[field] = cluster[field]
+            found[field] = cluster[field]
     for each in cluster.get("extensions") or ():
         if isinstance(each, dict) and each.get("name") == _CLUSTER_CONFIG:
-            told["config"] = each.get("extension")
-    return told
+            found["config"] = each.get("extension")
+    return found
 
 
 def _entries(path: Path, config: dict[str, Any], member: str) -> dict[str, dict[str, Any]]:

@@ -34,6 +34,7 @@ from services.recordings import frames
 from services.recordings.format import DELETED, Version
 from services.recordings.model import Model
 from services.recordings.reader import Recording
+from services.recordings.rows import PODS
 from services.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from services.scenarios.recorded import decisions_of, explanation
 from services.scenarios.traces.waterfall import SpanGraph
@@ -67,6 +68,7 @@ LARGE: Final = 30_000_000
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 20
+CHANGES_MAX: Final = 40
 UNTRIED_MAX: Final = 1_000
 TRACES_MAX: Final = 200
 PAIRS_MAX: Final = 100
@@ -316,8 +318,9 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
 
 
 class _Whys:
-    """Why each pod was where it was, after its last attempts and at the end; found while versions are folded. Pods that
-    no scheduler tried (gated ones, those made for a node) are explained at the end, UNTRIED_MAX of them."""
+    """Why each pod was where it was, after its last attempts, whenever it changed, and at the end; found while versions
+    are folded. Of pods that no scheduler tried (gated ones, those made for a node) there are UNTRIED_MAX, and where
+    there are more of them, they are explained at the end alone."""
 
     def __init__(self, recording: Recording, decisions: Sequence[Decision]) -> None:
         self._recording = recording
@@ -326,20 +329,42 @@ class _Whys:
             if each.event in SCHEDULER_EVENTS:
                 self.pods[each.name].append(each)
         self._last = last = recording.rv_range[1]
-        self._asked: dict[int, list[str]] = defaultdict(list)
+        self._asked: dict[int, dict[str, None]] = defaultdict(dict)
         """At which version what is to be said about whom."""
+        self._cut: set[str] = set()
+        """Pods of which what was said first is left out."""
         for pod, own in self.pods.items():
-            moments = sorted(
-                {recording.version_at(each.at_s) for each in own if each.event == "sched.attempt"} - {last}
-            )
-            for rv in (*moments[-ATTEMPTS_MAX:], last):
-                self._asked[rv].append(pod)
+            moments = sorted({recording.version_at(each.at_s) for each in own if each.event == "sched.attempt"})
+            self._ask(pod, moments, ATTEMPTS_MAX)
+            self._asked[last][pod] = None
+        self._ask_when_changed()
         self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def _ask_when_changed(self) -> None:
+        changed: dict[str, list[int]] = defaultdict(list)
+        together: list[str] = []
+        for version in self._recording.versions():
+            if version.resource == PODS:
+                together.append(f"{version.ns}/{version.name}")
+            if version.group_end:
+                for pod in together:
+                    changed[pod].append(version.rv)
+                together.clear()
+        untried = len(changed.keys() - self.pods.keys())
+        for pod, moments in changed.items():
+            if pod in self.pods or untried <= UNTRIED_MAX:
+                self._ask(pod, moments, CHANGES_MAX)
+
+    def _ask(self, pod: str, moments: Sequence[int], most: int) -> None:
+        for rv in moments[-most:]:
+            self._asked[rv][pod] = None
+        if len(moments) > most:
+            self._cut.add(pod)
 
     def take(self, rv: int, model: Model) -> None:
         """Say what is to be said at this version, whose columns the model has."""
         untried = self._untried(model) if rv == self._last else ()
-        for pod in (*self._asked.get(rv, ()), *untried):
+        for pod in dict.fromkeys((*self._asked.get(rv, ()), *untried)):
             namespace, _, name = pod.partition("/")
             version = self._recording.version_of("pods", namespace, name, rv)
             pool = model.pool_of(version.uid) if version is not None else ""
@@ -349,8 +374,12 @@ class _Whys:
                 self._found[pod].append({**found, "is_past": True})
 
     def documents(self) -> dict[str, dict[str, Any]]:
-        """Return, by pod, its decisions, and the explanations in the order of versions."""
-        return {pod: {"decisions": self.pods.get(pod, []), "at": found} for pod, found in self._found.items()}
+        """Return, by pod, its decisions, and the explanations in the order of versions: of each what is other than in
+        the one before it."""
+        return {
+            pod: {"decisions": self.pods.get(pod, []), "at": list(_changes(found)), "is_cut": pod in self._cut}
+            for pod, found in self._found.items()
+        }
 
     def _untried(self, model: Model) -> list[str]:
         """Return pods that are there and that no scheduler decided about, those on no node first."""
@@ -359,6 +388,17 @@ class _Whys:
         ordered = rows[np.argsort(pods["node"][rows] >= 0, kind="stable")]
         names = (f"{strings[pods['ns'][row]]}/{strings[pods['name'][row]]}" for row in ordered)
         return list(itertools.islice((name for name in names if name not in self.pods), UNTRIED_MAX))
+
+
+def _changes(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield what each of some documents has that the one before it has not, and its version; none that is the same but
+    for how long ago."""
+    before: dict[str, Any] = {}
+    for each in found:
+        changed = {name: value for name, value in each.items() if name not in before or before[name] != value}
+        if changed.keys() - {"rv", "since_s"}:
+            yield {"rv": each["rv"], **changed}
+            before = each
 
 
 def _try(made: dict[str, Any], key: str, make: Callable[[], Any]) -> None:

@@ -56,7 +56,7 @@ def test_a_program_with_a_relative_path_lies_beside_the_kubeconfig(tmp_path):
     assert found.program.command == (str(tmp_path / "bin" / "get-token"),)
 
 
-def test_a_program_is_told_of_the_cluster_where_it_wants_that(tmp_path):
+def test_a_program_is_given_the_cluster_where_it_wants_that(tmp_path):
     cluster = {
         "server": "https://here:6443",
         "certificate-authority-data": base64.b64encode(b"PEM").decode(),

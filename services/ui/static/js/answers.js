@@ -4,9 +4,8 @@ import {state} from 'keplab/state.js';
 
 /**
  * {value, error, loading, again}: what `load(rv)` answers; rv is undefined at the head of a live run. It is asked again when `keys`,
- * run or (unless `past` is false) the version that is shown change, and every `every` seconds while live: with `moved` only when
- * versions have come since. After an error the last value stays. No answer is ever given for other keys or another run than those
- * of this very call.
+ * run or (with `past`) version change, and every `every` seconds while live, with `moved` if versions came. After an error the last
+ * value stays. No answer is ever given for other keys or another run than those of this very call.
  * @param {(rv: number|undefined) => Promise<any>} load @param {any[]} keys @param {{every?: number, moved?: boolean, past?: boolean, when?: boolean}} how
  */
 export function useAnswer(load, keys, {every = 0, moved = false, past = true, when = true} = {}) {

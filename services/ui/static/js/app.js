@@ -1,6 +1,6 @@
 // The shell: top bar, rail, page, time line, palette, help and keys.
 import {html, render, useEffect, useLayoutEffect, useRef, useState, useMemo, effect, signal} from 'keplab/html.js';
-import {state, view, go, routeOf, notify, select, momentOf, originOf, rowOf, runName} from 'keplab/state.js';
+import {state, view, go, routeOf, copy, notify, select, momentOf, originOf, runOf, rowOf, runName} from 'keplab/state.js';
 import {start, openRun, showRun, seek, play, toHead, search, counters, workerState, source} from 'keplab/engine.js';
 import {register, registered, available, onKey, pending, run as runCommand} from 'keplab/commands.js';
 import {kindWords} from 'keplab/words.js';
@@ -16,7 +16,6 @@ const hasRuns = () => !state.meta.value.replay || (state.meta.value.runs || []).
 const isThere = (page) => (state.meta.value.replay ? (page.overlay || page.rail === false ? hasRuns() : (state.meta.value.pages || []).includes(page.id)) : true);
 const titleOf = (page) => (page.id === state.meta.value.opens && state.meta.value.result) || page.title;
 
-/** Shows what the address says. */
 function readAddress() {
   const found = routeOf(location.hash), page = byId.get(found.id);
   if (found.id && !page && !found.id.startsWith('t=')) notify(`There is no page "${found.id}".`, 'bad');
@@ -119,7 +118,7 @@ function Banner() {
   if (kind === 'refused') return html`<p class="banner bad">This page is not signed in. Start it anew with the address that <code>keplab ui</code> printed.</p>`;
   if (gap && gap.lines) return html`<p class="banner">${source.kind === 'replay' ? counted(gap.lines, 'event line is not in this file', 'event lines are not in this file') : counted(gap.lines, 'event line was not sent', 'event lines were not sent')}: marks of that time are missing. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   if (gap) return html`<p class="banner">Versions ${gap.from} to ${gap.to} were not sent, because this page was too slow; the state was fetched again. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
-  const about = (state.meta.value.runs || []).find((each) => each.id === state.run.value);
+  const about = runOf(state.run.value);
   if (about?.recording_error && about.recording_error !== 'it was not asked for' && !dismissed.value) return html`<p class="banner">The past of this mesh cannot be shown, because it is not recorded: ${about.recording_error}. <button class="small" onClick=${() => { dismissed.value = true; }}>dismiss</button></p>`;
   return null;
 }
@@ -221,10 +220,7 @@ function shellCommands() {
       state.themeChoice.value = next;
       try { localStorage.setItem('keplab.theme', next); } catch { /* a file:// page may not keep it */ }
     }},
-    {id: 'shell.copy-moment', title: 'Copy the moment, run/arm/seed@rv', keys: ['c'], when: hasRuns, run: () => {
-      const text = momentOf();
-      navigator.clipboard?.writeText(text).then(() => notify(`Copied ${text}`), () => notify(text));
-    }},
+    {id: 'shell.copy-moment', title: 'Copy the moment, run/arm/seed@rv', keys: ['c'], when: hasRuns, run: () => copy(momentOf())},
     {id: 'time.play', title: 'Play or stop', keys: ['Space'], group: 'time', when: hasRuns, run: () => play(state.playing.peek() || state.live.peek() ? 0 : 1)},
     {id: 'time.faster', title: 'Play ten times as fast', keys: ['>'], group: 'time', when: hasRuns, run: () => play((state.playing.peek() || 1) * 10)},
     {id: 'time.slower', title: 'Play ten times slower', keys: ['<'], group: 'time', when: hasRuns, run: () => play((state.playing.peek() || 1) / 10)},
@@ -238,7 +234,7 @@ function listOf() {
   return document.querySelector('main .vtable');
 }
 
-/** After a choice that was made with the pointer, keys are the page's again: in a list they would choose something else. */
+/** After a choice with the pointer keys are the page's again: in a list they choose. */
 function leaveLists() {
   let isPointed = false;
   window.addEventListener('pointerdown', () => { isPointed = true; }, true);

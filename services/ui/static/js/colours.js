@@ -34,11 +34,6 @@ export const HEAT = Uint32Array.from({length: 256}, (_, i) => {
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 });
 
-/** A pixel as CSS. @param {number} pixel */
-export function cssOf(pixel) {
-  return `rgb(${[pixel & 0xff, (pixel >> 8) & 0xff, (pixel >> 16) & 0xff].join(' ')})`;
-}
-
 let of = '', known = /** @type {any} */ (null);
 
 /** The colours of the theme that is drawn: text by name, and pixels of phases. */

@@ -5,6 +5,8 @@
 
 export const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'];
 export const POOLS = ['', 'in flight', 'active', 'backoff', 'error backoff', 'unschedulable', 'gated'];
+/** The same as `keplab explain` names them. */
+export const POOL_IDS = POOLS.map((pool) => pool.replace(' ', '_'));
 export const FLAG = {terminating: 1, nominated: 2, resizePending: 4, excluded: 8, group: 16, unbound: 32};
 
 /** @typedef {Uint8Array|Uint16Array|Uint32Array|Int32Array|Float32Array|Float64Array} Values */

@@ -1,6 +1,6 @@
 // The worker, the views it fills, and the functions that move them: openRun, seek, play, toHead, search.
 import {batch} from '@preact/signals';
-import {View, views, view, state, notify, ALARMS, DENSE_MARKS, JOBS, RECORDED_LINES, STOP_MARKS} from 'keplab/state.js';
+import {View, views, view, state, notify, runOf, ALARMS, DENSE_MARKS, JOBS, RECORDED_LINES, STOP_MARKS} from 'keplab/state.js';
 import {LiveSource, ReplaySource} from 'keplab/source.js';
 import {viewsOf, scatter, emptyTable} from 'keplab/columns.js';
 import {bounded, keyOf, markOf, withLengths} from 'keplab/marks.js';
@@ -114,7 +114,7 @@ function moved(target, message) {
 function json(target, {kind, header, rv, time}) {
   if (kind === 'lines') {
     // Lines have the monotonic clock of the machine; the page has the run's, which began at zero_s.
-    const zero = (state.meta.peek().runs || []).find((each) => each.id === target.id)?.clock?.zero_s || 0;
+    const zero = runOf(target.id)?.clock?.zero_s || 0;
     for (const line of header.lines) line.t = (line.mono_ns || 0) / 1e9 - zero;
     const fresh = target.addLines(header.lines);
     if (target.history.peek().estimated === 2 || target.fromLines) addHistory(target, header.lines);
@@ -164,7 +164,7 @@ async function missed(target, {from, to, lines = 0}) {
 }
 
 const isLive = (id) => {
-  const run = (state.meta.peek().runs || []).find((each) => each.id === id);
+  const run = runOf(id);
   return source.kind === 'live' && (run ? run.kind === 'live' : id === 'live');
 };
 
@@ -194,7 +194,7 @@ async function open(id) {
       addMarks(target, [...(index.marks || []), ...(lines || []).map(markOf).filter(Boolean)].sort((a, b) => a.time - b.time));
     });
   } else {
-    const run = (state.meta.peek().runs || []).find((each) => each.id === id), last = run && run.kind !== 'live' ? run.to_rv : 0;
+    const run = runOf(id), last = run && run.kind !== 'live' ? run.to_rv : 0;
     if (last) target.head.value = {rv: last, time: run.t1};
     if (run && run.t1 !== undefined) target.history.value = last ? {t: [run.t0, run.t1], rv: [run.from_rv, last], estimated: 2} : {t: [run.t0 || 0], rv: [Math.max(1, run.from_rv || 1)], estimated: 1};
     const known = /** @type {LiveSource} */ (source).history(id).then((found) => {
@@ -232,13 +232,12 @@ let inquiry = /** @type {AbortController|null} */ (null);
 /** Who waits for the state that a server seeks in one of its recordings, by run. */
 const sought = new Map();
 
-/** The state that was sought is shown, or will not come. @param {string} id */
 function answered(id) {
-  sought.get(id)?.(undefined);
+  sought.get(id)?.();
   sought.delete(id);
 }
 
-/** Asks a server for a version of one of its recordings; done when it is shown, or there is no connection. */
+/** Asks a server for a version of one of its recordings. */
 function answerOf(id, rv) {
   return new Promise((resolve) => {
     sought.set(id, resolve);
@@ -247,8 +246,7 @@ function answerOf(id, rv) {
 }
 
 /**
- * Shows a moment: the last version that one may stop at up to `rv`, and where that is known a time, until which nothing else was committed.
- * Returns the version that is shown.
+ * Shows a version (the last committed one at or before it), and a time until which nothing else was. Returns the version.
  * @param {number} rv @param {string} id @param {number} time
  */
 export async function seek(rv, id = view.peek().id, time = -Infinity) {
@@ -263,7 +261,7 @@ async function show(rv, id) {
   target.playing.value = 0;
   if (source.recording(id)) return (await ask({t: 'seek', run: id, rv})).rv;
   if (!isLive(id)) {
-    // One after the other, so that each answer is that of what was asked; of those that wait only the last is asked for.
+    // One after the other; of those that wait only the last.
     const mine = target.seeks;
     target.sought = target.sought.then(() => (mine === target.seeks ? answerOf(id, Math.round(rv)) : undefined));
     await target.sought;

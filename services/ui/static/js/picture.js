@@ -15,6 +15,15 @@ const GOES = FLAG.terminating | FLAG.unbound;
 
 const VIEW_SCALE = 4;
 
+/** The share of a node's pods in a phase. @param {number} phase */
+function inPhase(phase) {
+  return (c, row) => {
+    let all = 0;
+    for (let k = 0; k < 5; k++) all += c.phases[row * 5 + k];
+    return all ? c.phases[row * 5 + phase] / all : null;
+  };
+}
+
 /** What a node's block shows, by mode: 'pods' are pixels of phases; others are one colour from 0 to 1, or null for none. */
 export const MODES = {
   phase: {title: 'pods by phase', pods: true},
@@ -24,8 +33,8 @@ export const MODES = {
   devices: {title: 'devices used', of: (c, row) => (c.devices[row] ? share(c.used_devices[row], c.devices[row]) : null)},
   numa: {title: 'NUMA fragmentation', of: fragmentation},
   view: {title: 'scheduler’s view − kubelet’s view', most: `≥ ${100 / VIEW_SCALE} %`, of: viewGap},
-  failed: {title: 'share of failed pods', of: (c, row) => { const at = row * 5, all = c.phases[at] + c.phases[at + 1] + c.phases[at + 2] + c.phases[at + 3] + c.phases[at + 4]; return all ? c.phases[at + 3] / all : null; }},
-  pending: {title: 'share of pending pods', of: (c, row) => { const at = row * 5, all = c.phases[at] + c.phases[at + 1] + c.phases[at + 2] + c.phases[at + 3] + c.phases[at + 4]; return all ? c.phases[at] / all : null; }},
+  failed: {title: 'share of failed pods', of: inPhase(3)},
+  pending: {title: 'share of pending pods', of: inPhase(0)},
   age: {title: 'age of the node', most: 'most', of: (c, row, all) => (all.newest > all.oldest ? (all.newest - c.created[row]) / (all.newest - all.oldest) : 0)},
   taint: {title: 'tainted', most: 'yes', of: (c, row) => (c.taints[row] ? 1 : 0)},
 };

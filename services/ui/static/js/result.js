@@ -1,7 +1,7 @@
 // What came of a comparison, for the page of experiments and for a file. The figures are the document's words (`shown`); here they are
 // drawn, searched and folded.
 import {html, useMemo, useState} from 'keplab/html.js';
-import {state, go, notify} from 'keplab/state.js';
+import {state, go, copy, notify} from 'keplab/state.js';
 import {source, showRun} from 'keplab/engine.js';
 import {measuresOf, parted, plotsByArm, plotsByPhase, scaled, scaleOfPlots, wordsOf} from 'keplab/comparison.js';
 import {Dots, PhasePlot, PlotTable} from 'keplab/plots.js';
@@ -9,10 +9,6 @@ import {VirtualTable, Wide} from 'keplab/table.js';
 import {count, span, counted} from 'keplab/format.js';
 
 const GROUPS = 12, SEEDS = 200, FIRST = 6;
-
-export function copy(text, what = 'the command') {
-  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}.`), () => notify(text));
-}
 
 /** The recording of a run, by arm and seed, or null. */
 async function recordedRun(made, arm, seed) {
@@ -69,14 +65,14 @@ function Seeds({made, measures}) {
 }
 
 /** Pods by phase: an arm or a phase a plot, all on one scale. */
-function Plots({made}) {
+export function Plots({made}) {
   const whole = useMemo(() => scaleOfPlots(made), [made]), [by, setBy] = useState('arm'), [part, setPart] = useState(/** @type {any} */ ({from: 0, to: whole.end, moment: null}));
   const plots = useMemo(() => (by === 'arm' ? plotsByArm(made) : plotsByPhase(made)), [made, by]), frame = {...whole, ...part, set: (more) => setPart((before) => ({...before, ...more}))};
   if (!plots.length) return null;
   const zoomed = part.from > 0 || part.to < whole.end, bands = made.seeds.length > 1 ? '; lines are medians over seeds, bands the quartiles and all seeds' : '';
   return html`<section><header class="toolbar"><h2>Pods by phase</h2><span class="grow"></span>${zoomed && html`<button class="small no-print" onClick=${() => frame.set({from: 0, to: whole.end})}>whole time</button>`}${made.arms.length > 1 && html`<label class="no-print">a plot for each <select value=${by} onChange=${(event) => setBy(event.target.value)}><option value="arm">arm</option><option value="phase">phase</option></select></label>`}</header>
     <div class="plots">${plots.map((drawn) => html`<${PhasePlot} key=${drawn.name} drawn=${drawn} frame=${frame} />`)}</div>
-    <p class="soft small-print">All on one scale${bands}. Pods that controllers created, where there are any.</p>
+    <p class="soft small-print">${plots.length > 1 || bands ? `All on one scale${bands}. ` : ''}Pods that controllers created, where there are any.</p>
     <details class="no-print"><summary>the plots as a table</summary><${PlotTable} plots=${plots} frame=${frame} /></details></section>`;
 }
 
@@ -124,7 +120,7 @@ function EachSeed({made}) {
 
 /** Where what a page shows comes from, and the command that makes it again. */
 export function Provenance({where, command}) {
-  return html`<footer class="provenance"><h2>Where this comes from</h2><dl class="where">${where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>${command && html`<div class="command"><code>${command}</code><button class="small no-print" onClick=${() => copy(command)}>copy</button></div>`}</footer>`;
+  return html`<footer class="provenance"><h2>Where this comes from</h2><dl class="where">${where.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>${command && html`<div class="command"><code>${command}</code><button class="small no-print" onClick=${() => copy(command, 'the command')}>copy</button></div>`}</footer>`;
 }
 
 /** A comparison. `Title`: the element of its title, as the page around it has or has not one. */

@@ -1,8 +1,6 @@
 // The page of single runs in a file (services/experiments/run_page.py): what each came to, its tables, and pods by phase.
-import {html, useMemo, useState} from 'keplab/html.js';
-import {plotsByArm, scaleOfPlots} from 'keplab/comparison.js';
-import {PhasePlot, PlotTable} from 'keplab/plots.js';
-import {Provenance} from 'keplab/result.js';
+import {html} from 'keplab/html.js';
+import {Plots, Provenance} from 'keplab/result.js';
 import {Wide} from 'keplab/table.js';
 import {count} from 'keplab/format.js';
 
@@ -14,16 +12,10 @@ function Table({of}) {
     ${of.left > 0 && html`<p>${count(of.left)} more are in the JSON document.</p>`}</section>`;
 }
 
-function Phases({arm}) {
-  const made = useMemo(() => ({arms: [arm]}), [arm]), whole = useMemo(() => scaleOfPlots(made), [made]), plots = useMemo(() => plotsByArm(made), [made]);
-  const [part, setPart] = useState(/** @type {any} */ ({from: 0, to: whole.end, moment: null})), frame = {...whole, ...part, set: (more) => setPart((before) => ({...before, ...more}))};
-  return html`<section><h2>Pods by phase</h2><div class="plots">${plots.map((drawn) => html`<${PhasePlot} key=${drawn.name} drawn=${drawn} frame=${frame} />`)}</div><details class="no-print"><summary>the plot as a table</summary><${PlotTable} plots=${plots} frame=${frame} /></details></section>`;
-}
-
 function Run({run, Title}) {
   return html`<article class="comparison run-result"><header><div class="toolbar"><${Title} class="title">${run.title}<//><span class="grow"></span><button class="small no-print" onClick=${() => window.print()}>print</button></div><p class="result">${run.result}</p>${run.error && html`<p class="bad">${run.error}</p>`}
       ${run.about.length > 0 && html`<details class="about-part"><summary>About the scenario</summary>${run.about.map((text) => html`<p key=${text}>${text}</p>`)}</details>`}</header>
-    ${run.checks.map((table) => html`<${Table} key=${table.title} of=${table} />`)}${run.arm && html`<${Phases} arm=${run.arm} />`}${run.tables.map((table) => html`<${Table} key=${table.title} of=${table} />`)}
+    ${run.checks.map((table) => html`<${Table} key=${table.title} of=${table} />`)}${run.arm && html`<${Plots} made=${{arms: [run.arm], seeds: []}} />`}${run.tables.map((table) => html`<${Table} key=${table.title} of=${table} />`)}
     ${run.zeros && html`<details><summary>What is 0</summary><p>${run.zeros}</p></details>`}
     <${Provenance} where=${run.where} command=${run.command} /></article>`;
 }

@@ -2,12 +2,10 @@
 // not know which. Every answer is what /ui/v1 answers (docs/how-to/live-page.md); a replay file has the same documents in it.
 //
 //   meta() · subscribe(run, onFrame, onStatus) → unsubscribe · state(run, rv) → frames · recording(run) → index or null
-//   objects(kind, {run, ns, q, rv, limit, continue}) → {kind, namespaced, columns, rows: [{ns, name, cells}], continue, total}
-//   object(kind, ns, name, rv, run) → {document, rv, time} · versions(kind, ns, name, run) → {versions: [{rv, time, type, writer, verb, request_id, trace_id, changed, recorded}], window_start}
+//   objects(kind, {run, ns, q, rv, limit, continue}) · object(kind, ns, name, rv, run) · versions(kind, ns, name, run)
 //   explain(ns, pod, rv, run) · queue(run) · mesh(run) · trace(ns, pod, run) · diff(a, b, options)
 //   breakIt(target, action, more) · apply(yaml, {dryRun, force}) · put(kind, ns, name, document, {dryRun}) · remove(kind, ns, name)
-//   job(request) · jobs() · jobOf(id) · cancel(id) · resultOf(id) → the comparison's document · scenarios()
-//   put takes a document, or YAML as text.
+//   job(request) · jobs() · jobOf(id) · cancel(id) · resultOf(id) · scenarios(). put takes a document, or YAML as text.
 //
 // A refusal is a `Refused` with Kubernetes' Status: {code, reason, message, details}.
 
@@ -243,7 +241,7 @@ export class ReplaySource {
   }
 
   async object(kind, ns, name, rv = Infinity, run = this.index.first) {
-    const {catalogue, each} = await this.find(kind, ns, name, run);
+    const each = await this.find(kind, ns, name, run);
     const at = versionAt(each.versions, rv);
     if (!at || at.type === 'DELETED') throw new Refused({code: 404, reason: 'NotFound', message: `${kind} "${name}" did not exist at this version`});
     if (!at.body) throw new Refused({code: 404, reason: 'NotFound', message: `body not recorded: ${kind} "${name}" at rv ${at.rv}`});
@@ -253,12 +251,11 @@ export class ReplaySource {
       this.cache.set(key, bytes ? unzipped(bytes) : Promise.resolve(new ArrayBuffer(0)));
     }
     const text = new TextDecoder().decode(new Uint8Array(await this.cache.get(key), from, length));
-    void catalogue;
     return {document: JSON.parse(text), rv: at.rv, time: at.time};
   }
 
   async versions(kind, ns, name, run = this.index.first) {
-    const {each} = await this.find(kind, ns, name, run);
+    const each = await this.find(kind, ns, name, run);
     return {versions: each.versions.map(({rv, time, type, writer, trace_id, body}) => ({rv, time, type, writer, trace_id, recorded: Boolean(body)}))};
   }
 
@@ -266,7 +263,7 @@ export class ReplaySource {
     const catalogue = await this.catalogue(run), about = kindOf(catalogue.kinds, kind);
     const each = catalogue.byKey.get(`${about.kind}/${ns || ''}/${name}`);
     if (!each) throw new Refused({code: 404, reason: 'NotFound', message: `${kind} "${name}" is not in this recording`});
-    return {catalogue, each};
+    return each;
   }
 
   /** A document that was computed when the file was written, or a refusal that says so. A file without a recording has those of what it was written of. */
@@ -279,9 +276,10 @@ export class ReplaySource {
 
   async explain(ns, pod, rv = Infinity, run = this.index.first) {
     const all = await this.precomputed(run, `explain/${ns}/${pod}`, `What a scheduler decided about pod ${ns}/${pod}`);
-    const before = all.at.filter((each) => each.rv <= rv), found = before[before.length - 1];
-    if (!found) throw new Refused({code: 404, reason: 'NotFound', message: `Pod ${ns}/${pod} was not tried yet at this version`});
-    return {...found, decisions: all.decisions};
+    // Of each version only what is other than before it.
+    const known = all.at.filter((each) => each.rv <= rv);
+    if (!known.length) throw new Refused({code: 404, reason: 'NotFound', message: all.is_cut ? `Why pod ${ns}/${pod} was where it was before version ${all.at[0].rv} is not in this file` : `The recording has no pod ${ns}/${pod} at this version`});
+    return {...Object.assign({}, ...known), decisions: all.decisions};
   }
 
   queue(run = this.index.first) { return this.precomputed(run, 'queue', 'The queue'); }

@@ -20,7 +20,7 @@ export class View {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
-    /** Version and time that are shown: the time is that of the version or later, as that of an event line between two versions. */
+    /** Version and time that are shown: the time is that of the version, or later. */
     this.rv = signal(0);
     this.time = signal(0);
     /** The newest version and time that are known. */
@@ -28,9 +28,9 @@ export class View {
     /** True while what is shown is the newest of a live run. */
     this.live = signal(false);
     this.playing = signal(0);
-    /** So often another moment was asked for. */
+    /** Moments that were asked for. */
     this.seeks = 0;
-    /** Done when the moments that were asked of a server before are shown. @type {Promise<any>} */
+    /** Done when a server has answered them. @type {Promise<any>} */
     this.sought = Promise.resolve();
     /** {version, nodes, pods, strings}: a new object at each change, around the same arrays. `columns.js` has their form.
      * @type {import('@preact/signals').Signal<{version: number, nodes: import('keplab/columns.js').Table, pods: import('keplab/columns.js').Table, strings: string[]}>} */
@@ -127,18 +127,20 @@ export function notify(text, kind = '') {
   state.notice.value = {text, kind, at: Date.now()};
 }
 
+/** Copies a text, and says so; where the browser does not allow it, shows it. @param {string} text @param {string} what */
+export function copy(text, what = text) {
+  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}`), () => notify(text));
+}
+
 /** @param {Selected|null} what */
 export function select(what) {
   state.selected.value = what;
 }
 
-/** A part of an address; what nobody could have encoded stands for itself. @param {string} text */
-function decoded(text) {
-  try { return decodeURIComponent(text); } catch { return text; }
-}
-
-/** What an address says: '#/objects/pods?ns=shop' is {id: 'objects', path: ['pods'], query: {ns: 'shop'}}. @param {string} address */
+/** What an address says, in the form of `state.route`. @param {string} address */
 export function routeOf(address) {
+  // What nobody could have encoded stands for itself.
+  const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
   const [path, more = ''] = address.replace(/^#\/?/, '').split('?'), [id, ...rest] = path.split('/').map(decoded);
   return {id, path: rest, query: Object.fromEntries(new URLSearchParams(more))};
 }
@@ -155,12 +157,6 @@ export function go(id, path = [], query = {}) {
   location.hash = address;
 }
 
-/** The number of a string in a view's dictionary, or 0. @param {View} of @param {string} text */
-export function numberOf(of, text) {
-  const at = of.columns.peek().strings.indexOf(text);
-  return at < 0 ? 0 : at;
-}
-
 /**
  * The row of a pod or node, or -1.
  * @param {'nodes'|'pods'} table @param {string} ns @param {string} name @param {View} of
@@ -174,7 +170,7 @@ export function rowOf(table, ns, name, of = view.peek()) {
   return -1;
 }
 
-const runOf = (id) => (state.meta.peek().runs || []).find((each) => each.id === id);
+export const runOf = (id) => (state.meta.value.runs || []).find((each) => each.id === id);
 
 /** Seconds between a run's clock and 1970. @param {string} id */
 export function wallOf(id) {
@@ -197,7 +193,7 @@ export function runName(run) {
 
 /** The moment as it is copied: `run/arm/seed@rv`. @param {View} of */
 export function momentOf(of = view.peek()) {
-  const run = (state.meta.peek().runs || []).find((each) => each.id === of.id);
+  const run = runOf(of.id);
   const words = run && run.kind !== 'live' ? [run.short || run.title || run.id, run.arm, run.seed].filter((word) => word !== undefined && word !== null && word !== '') : [of.id];
   return `${words.join('/')}@rv${of.rv.peek()}`;
 }

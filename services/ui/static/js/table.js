@@ -8,8 +8,8 @@ export const Wide = ({label, children}) => html`<div class="scroll-x" role="regi
 
 /**
  * columns: [{id, title, num?, width?, cell: (row) => text or markup, sort?: (row) => value}]. rows: any list; keyOf(row): its identity.
- * `picked`: the key of the row that is chosen; arrows then choose. Without it arrows only move, and Enter or a click chooses: onPick(row).
- * onOpen(row): Enter, in place of onPick, or two clicks. onFirst(row): the first row as it is sorted, undefined where there is none, when it changes.
+ * `picked`: the key of the row that is chosen, by arrows as well; without it arrows only move. onPick(row): a click, or Enter.
+ * onOpen(row): Enter in its place, or two clicks. onFirst(row): the first row as it is sorted, or undefined.
  * `sorted`: [column id, 1 or -1] to begin with; null keeps the order given.
  */
 export function VirtualTable({columns, rows, keyOf, picked, onPick, onOpen, onFirst, label, sorted = null, empty = 'Nothing here.'}) {

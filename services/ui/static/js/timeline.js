@@ -17,7 +17,7 @@ const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 50];
 const speed = signal(1);
 let focused = 0;
 
-/** From the first thing that is known to the newest, which may be later than all that was committed. @param {any} of */
+/** From the first thing that is known to the newest. @param {any} of */
 export function extent(of) {
   const {t} = of.history.value, marks = of.marks.value, head = of.head.value;
   let from = t.length ? t[0] : head.time;
@@ -47,10 +47,10 @@ function pan(share) {
   if (wide < all.to - all.from) shownSpan.value = {from: start, to: start + wide};
 }
 
-/** The mark that was gone to, and the version that is shown of its moment: a mark may be later than the version before it. NaN on the way there. */
+/** The mark that was gone to, and the version that shows it; NaN on the way there. */
 let stood = {mark: /** @type {any} */ (null), of: /** @type {any} */ (null), rv: NaN};
 
-/** To the mark before or after the one that was gone to, else before or after what is shown. @param {1|-1} way */
+/** To the mark before or after the one that was gone to, else what is shown. @param {1|-1} way */
 function toMark(way) {
   const of = view.peek(), now = of.time.peek(), marks = of.marks.peek().filter((mark) => STOPS.has(mark.kind));
   const isThere = stood.of === of && (Number.isNaN(stood.rv) || stood.rv === of.rv.peek()), at = isThere ? marks.findIndex((mark) => keyOf(mark) === keyOf(stood.mark)) : -1;
@@ -113,7 +113,7 @@ function draw(canvas, of, full, width, height) {
   const places = /** @type {any[]} */ ([]);
   let y = 0;
   for (const row of rowsOf(of, full)) {
-    if (row.kind === 'density') density(pen, of, x, from, to, width, y, row.height, colours);
+    if (row.kind === 'density') density(pen, of, from, to, width, y, row.height, colours);
     else if (row.kind === 'process') processTrack(pen, of, row.id, x, from, to, width, y, row.height, colours);
     else marksTrack(pen, of, row, x, from, to, width, y, row.height, colours, places, full);
     y += row.height;
@@ -130,7 +130,7 @@ function draw(canvas, of, full, width, height) {
 }
 
 /** Versions a second as bars of two pixels. */
-function density(pen, of, x, from, to, width, y, height, colours) {
+function density(pen, of, from, to, width, y, height, colours) {
   const {t, rv, estimated = 0} = of.history.value, bars = new Float64Array(Math.max(1, Math.ceil(width / 3)));
   let most = 0;
   for (let i = Math.max(1, estimated + (estimated ? 1 : 0), lowerBound(t, from)); i < t.length && t[i - 1] <= to; i++) {
@@ -140,7 +140,6 @@ function density(pen, of, x, from, to, width, y, height, colours) {
   pen.fillStyle = colours.running;
   for (let i = 0; i < bars.length; i++) if (bars[i]) { const h = Math.max(1, bars[i] / most * (height - 4)); pen.fillRect(i * 3, y + height - h, 2, h); }
   if (most && height > 40) { pen.fillStyle = colours.soft; pen.font = '11px system-ui, sans-serif'; pen.textBaseline = 'top'; pen.fillText(`${count(most / ((to - from) / bars.length))} versions/s`, 4, y + 2); }
-  void x;
 }
 
 function processTrack(pen, of, name, x, from, to, width, y, height, colours) {
@@ -163,7 +162,7 @@ const COLOUR = {bind: 'running', unschedulable: 'pending', reject: 'failed', fai
 function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places, full) {
   const all = of.marks.value, middle = y + height / 2;
   const start = lowerBoundBy(all, from - (to - from), (mark) => mark.time);
-  let lastText = -1, drawn = 0;
+  let lastText = -1;
   const buckets = new Map();
   for (let i = start; i < all.length && all[i].time <= to; i++) {
     const mark = all[i];
@@ -174,7 +173,6 @@ function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places
     const key = `${Math.round(at)}|${mark.kind}`;
     if (buckets.has(key)) continue;
     buckets.set(key, true);
-    drawn += 1;
     const colour = colours[COLOUR[mark.kind]] || colours.soft;
     pen.strokeStyle = pen.fillStyle = colour; pen.lineWidth = 2;
     if (end > at + 1) pen.fillRect(at, middle - 2, end - at, 4);
@@ -183,10 +181,9 @@ function marksTrack(pen, of, row, x, from, to, width, y, height, colours, places
     if (full && at > lastText + 4) {
       pen.fillStyle = colours.ink; pen.font = '11px system-ui, sans-serif'; pen.textBaseline = 'middle';
       const text = mark.label.length > 42 ? `${mark.label.slice(0, 41)}…` : mark.label, wide = pen.measureText(text).width;
-      if (height > 30) { if (at > lastText + 4) { pen.fillText(text, at - 4, y + 25); lastText = at + wide; } } else { pen.fillText(text, at + 8, middle); lastText = at + wide + 10; }
+      if (height > 30) { pen.fillText(text, at - 4, y + 25); lastText = at + wide; } else { pen.fillText(text, at + 8, middle); lastText = at + wide + 10; }
     }
   }
-  void drawn;
 }
 
 /** A form for each kind, so that colour is never alone. */
@@ -218,10 +215,10 @@ function lowerBoundBy(list, value, of) {
   return low;
 }
 
-/** When something was committed next after a time, or last before it. @param {any} of @param {number} time @param {boolean} isAfter */
-function committed(of, time, isAfter) {
-  const {t} = of.history.peek();
-  return isAfter ? t[lowerBound(t, time + 1e-9)] ?? of.head.peek().time : t[lowerBound(t, time - 1e-9) - 1] ?? time;
+/** When something was committed next after a time, or last before it. @param {number} time @param {boolean} isAfter */
+function committed(time, isAfter) {
+  const {t} = view.peek().history.peek();
+  return t[isAfter ? lowerBound(t, time + 1e-9) : lowerBound(t, time - 1e-9) - 1] ?? time;
 }
 
 /** The canvas with its pointer and keys. */
@@ -281,7 +278,7 @@ export function TimeCanvas({full = false}) {
         event.preventDefault(); event.stopPropagation();
         // From where the keys before it lead, and over a time in which nothing was committed.
         const now = busy ? aim : view.peek().time.peek(), next = now + step * (to - from);
-        drag(step > 0 ? Math.max(next, committed(view.peek(), now, true)) : Math.min(next, committed(view.peek(), now, false)));
+        drag(step > 0 ? Math.max(next, committed(now, true)) : Math.min(next, committed(now, false)));
       },
     };
     for (const name in on) own.addEventListener(name, on[name], {passive: false});

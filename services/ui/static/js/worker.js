@@ -1,12 +1,12 @@
 // Decodes frames, folds them into columns, keeps checkpoints, seeks and searches. A classic script: import maps do not reach workers.
 //
 // Messages in:  {t: 'frame', run, data}                     one frame of a live run, folded into its head
-//               {t: 'stream', id, run, data, rv}            frames, each with its length before it: a state to show (answer of GET /state)
+//               {t: 'stream', id, run, data}                frames, each with its length before it: a state to show
 //               {t: 'open', id, run, index, dict}           a recording: index of segments, the dictionary's frames
 //               {t: 'segment', id, run, at, data}           one segment's bytes (gzip), asked for by {t: 'want'}
 //               {t: 'freeze', id, run}                      stay at what is shown, while the head goes on
 //               {t: 'seek', id, run, rv} · {t: 'play', run, speed, time} · {t: 'head', run} · {t: 'search', id, run, q, limit}
-//               {t: 'seen', is}                             whether anybody looks at the page: if not, changes are folded and not handed on
+//               {t: 'seen', is}                             whether anybody looks at the page: else changes are not handed on
 //               {t: 'state', id, run}                       all columns of what is shown, as plain arrays (tests)
 // Messages out: {t: 'full'|'patch', run, rv, time, inGroup, head, …} · {t: 'json', kind, run, …} · {t: 'want', run, at} · {t: 'done', id, …}
 'use strict';

@@ -1,6 +1,6 @@
 // Two runs beside each other with one playhead: the first decision that differs, and all others after it.
 import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, select, notify, runName} from 'keplab/state.js';
+import {state, select, notify, runName, runOf} from 'keplab/state.js';
 import {source, openRun, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useWidth, useSummary} from 'keplab/answers.js';
@@ -13,7 +13,6 @@ import {count, counted} from 'keplab/format.js';
 const kept = signal({a: '', b: '', times: false, by: /** @type {'time'|'decision'|'role'} */ ('time'), at: 0});
 const change = (more) => { kept.value = {...kept.peek(), ...more}; };
 
-const runOf = (id) => (state.meta.value.runs || []).find((run) => run.id === id);
 const nameOf = (id) => { const run = runOf(id); return run ? runName(run) : id; };
 
 /** Two runs to begin with: of one scenario and seed, in two arms. */

@@ -1,11 +1,11 @@
 // Launch a comparison, follow it, and read what came of it. In a file it is the comparison, or the run, that the file was written of.
 import {html, signal, useEffect, useLayoutEffect, useRef, useState} from 'keplab/html.js';
-import {state, notify} from 'keplab/state.js';
+import {state, copy, notify} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useSummary} from 'keplab/answers.js';
 import {commandOf, refusalOf} from 'keplab/comparison.js';
-import {Comparison, copy} from 'keplab/result.js';
+import {Comparison} from 'keplab/result.js';
 import {Runs} from 'keplab/runs.js';
 import {VirtualTable} from 'keplab/table.js';
 import {count, counted} from 'keplab/format.js';
@@ -25,7 +25,6 @@ function choose(path) {
 }
 const ENDED = new Set(['Succeeded', 'Failed', 'Cancelled']);
 
-/** While the server is asked to run what is filled in. */
 const starting = signal(false);
 
 /** The register of switches: searched by words, a value is a button. */
@@ -70,7 +69,7 @@ function Launcher() {
     ${request.arms.map((arm, at) => html`<${Arm} key=${at} arm=${arm} at=${at} only=${request.arms.length === 1} />`)}
     <div class="toolbar"><button class="small" onClick=${() => fill({arms: [...request.arms, {name: `arm-${request.arms.length + 1}`, switches: []}]})}>+ arm</button><label>seeds <input type="number" min="1" max="1000" value=${request.seeds} onInput=${(event) => fill({seeds: Number(event.target.value)})} /></label><label class="check"><input type="checkbox" checked=${request.processes} onChange=${() => fill({processes: !request.processes})} /> as processes</label><label class="check"><input type="checkbox" checked=${request.recording} onChange=${() => fill({recording: !request.recording})} /> recording</label><span class="soft">${counted(total, 'run')}, one at a time</span><span class="grow"></span>
       <button class="primary" disabled=${Boolean(why) || starting.value} title=${why || undefined} onClick=${start}>Run</button></div>
-    <div class="command"><code>${command}</code><button class="small" onClick=${() => copy(command)}>copy</button></div>
+    <div class="command"><code>${command}</code><button class="small" onClick=${() => copy(command, 'the command')}>copy</button></div>
     ${why && request.scenario ? html`<p class="soft">${why}</p>` : ''}${error && html`<p class="error" role="alert">${error}</p>`}</section>`;
 }
 
@@ -91,7 +90,7 @@ function Progress({job}) {
   const cancel = () => source.cancel(job.id).then((answer) => { jobs.value = jobs.peek().map((each) => (each.id === answer.id ? answer : each)); }, (error) => notify(error.message, 'bad'));
   return html`<div class="job" data-job=${job.id} data-state=${job.state}><div class="toolbar"><button class="small" aria-pressed=${chosen.value === job.id} onClick=${() => { chosen.value = job.id; }}>${job.id}</button><span class="wrap">${job.scenario} <span class="soft">${(job.arms || []).map((arm) => arm.name).join(', ')}</span></span><span class="grow"></span>
       <span class=${`state ${job.state === 'Failed' ? 'away' : job.state === 'Succeeded' ? 'fine' : ''}`}>${job.state}</span><progress max=${job.total || 1} value=${job.done} aria-label="runs that have ended"></progress><span class="num">${count(job.done)}/${count(job.total)}</span>${running && html`<button class="small" onClick=${cancel}>cancel</button>`}</div>
-    ${chosen.value === job.id && html`<div class="command"><code>${job.command}</code><button class="small" onClick=${() => copy(job.command)}>copy</button>${job.report ? html`<a class="button" href=${job.report} download title="the comparison and recordings of one seed in one file">page</a>` : ''}</div>`}
+    ${chosen.value === job.id && html`<div class="command"><code>${job.command}</code><button class="small" onClick=${() => copy(job.command, 'the command')}>copy</button>${job.report ? html`<a class="button" href=${job.report} download title="the comparison and recordings of one seed in one file">page</a>` : ''}</div>`}
     ${job.error && html`<p class="error wrap">${job.error}</p>`}</div>`;
 }
 

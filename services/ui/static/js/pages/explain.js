@@ -1,6 +1,7 @@
 // Why a pod is where it is: over any page. What each plugin said of which nodes, scores, what would help, and its attempts.
 import {html, useEffect, useMemo, useState} from 'keplab/html.js';
-import {state, select, notify, go} from 'keplab/state.js';
+import {state, view, select, copy, go, rowOf, runOf} from 'keplab/state.js';
+import {POOL_IDS} from 'keplab/columns.js';
 import {source, seek, seekTime} from 'keplab/engine.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
 import {Tabs} from 'keplab/tabs.js';
@@ -8,7 +9,6 @@ import {filterMatrix, regrouped, finalMatrix, scoreMatrix, groupTitle, nodesOf, 
 import {timeOf} from 'keplab/flow.js';
 import {count, moment, span, counted} from 'keplab/format.js';
 
-const POOL_WORDS = {in_flight: 'in flight', error_backoff: 'error backoff'};
 const SHOWN = 24;
 
 /** The pod that is selected; of a page with objects, the pod that is open. */
@@ -17,13 +17,15 @@ function chosen() {
   return one && one.kind === 'pods' ? one : null;
 }
 
-function copy(text, what = text) {
-  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}`), () => notify(text));
+/** Which pool of the queue a pod is in at the moment that is shown. @param {{ns: string, name: string}} pod */
+function poolOf({ns, name}) {
+  const row = rowOf('pods', ns, name);
+  return row < 0 ? '' : POOL_IDS[view.peek().columns.peek().pods.columns.pool[row]];
 }
 
 /** One line: pool, since when, attempts, what wakes it, when it is tried again by time alone. */
 function Head({found}) {
-  const pool = found.pool ? POOL_WORDS[found.pool] || found.pool : '', facts = [];
+  const pool = (found.pool || '').replace('_', ' '), facts = [];
   if (found.node) facts.push(html`<span class="phase phase-${found.phase || 'Pending'}">${found.phase || 'bound'} on <button class="plain link" onClick=${() => select({kind: 'nodes', ns: '', name: found.node})}>${found.node}</button></span>`);
   else if (pool) facts.push(html`<span class="phase phase-Pending">${pool}${found.pool_since_s !== null && found.pool_since_s !== undefined ? ` for ${span(found.pool_since_s)}` : ''}</span>`);
   else facts.push(html`<span class="phase phase-${found.phase || 'Pending'}">${found.phase || found.outcome || 'not in the queue'}</span>`);
@@ -128,7 +130,7 @@ function WouldFit({found}) {
 
 /** The pod's attempts, from the event log or from the recorded decisions; two of them can be compared. */
 function Attempts({pod, found}) {
-  const lines = state.lines.value, run = (state.meta.value.runs || []).find((each) => each.id === state.run.value), origin = run?.wall_s || 0;
+  const lines = state.lines.value, run = runOf(state.run.value), origin = run?.wall_s || 0;
   const list = useMemo(() => {
     const own = lines.filter((line) => line.ev === 'sched.attempt' && line.obj && line.obj.ns === pod.ns && line.obj.name === pod.name).map((line) => ({t: timeOf(line), rv: line.rv_seen || line.rv || 0, node: line.node || '', ...line.data}));
     return own.length ? own : (found.decisions || []).filter((each) => each.event === 'sched.attempt');
@@ -159,7 +161,8 @@ const TABS = [['filter', 'Filter'], ['score', 'Score'], ['final', 'Final']];
 function Explain({close}) {
   const pod = chosen(), [tab, setTab] = useState(''), [mode, setMode] = useState(/** @type {any} */ ('score'));
   const answer = useAnswer((rv) => (pod ? source.explain(pod.ns, pod.name, rv, state.run.peek()) : Promise.resolve(null)), [pod?.ns, pod?.name], {every: 1});
-  const found = answer.value, shown = tab || (found && (found.outcome === 'scheduled' || found.node) ? 'final' : 'filter');
+  // Of the past the columns know the pool of every moment, also between versions.
+  const found = answer.value?.is_past ? {...answer.value, pool: poolOf(pod)} : answer.value, shown = tab || (found && (found.outcome === 'scheduled' || found.node) ? 'final' : 'filter');
   useEffect(() => setTab(''), [pod?.ns, pod?.name]);
   useSummary(found && pod ? `Pod ${pod.name}: ${found.pool || found.phase || found.outcome}. ${found.message || ''}` : '');
   return html`<header class="toolbar"><h2 class="wrap">${pod ? `${pod.ns}/${pod.name}` : 'Explain a pod'}</h2><span class="grow"></span>

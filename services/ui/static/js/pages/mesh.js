@@ -1,6 +1,6 @@
 // The processes of the mesh, their links to the API server, and the faults that are in force. With --allow-break, faults as buttons.
 import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, notify, originOf} from 'keplab/state.js';
+import {state, view, copy, notify, originOf, runOf} from 'keplab/state.js';
 import {source, seekTime} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useSummary} from 'keplab/answers.js';
@@ -73,7 +73,7 @@ function Ask() {
   useLayoutEffect(() => { first.current?.focus(); }, [what]);
   if (!what) return null;
   const close = () => { asking.value = null; };
-  if (what.command) return html`<${Dialog} label="command to run" close=${close}><h2>This has to be done outside</h2><p>${what.text}</p><pre class="wrap">${what.command}</pre><div class="actions"><button ref=${first} class="primary" onClick=${() => { navigator.clipboard?.writeText(what.command); notify('Copied the command.'); close(); }}>copy</button><button onClick=${close}>close</button></div><//>`;
+  if (what.command) return html`<${Dialog} label="command to run" close=${close}><h2>This has to be done outside</h2><p>${what.text}</p><pre class="wrap">${what.command}</pre><div class="actions"><button ref=${first} class="primary" onClick=${() => { copy(what.command, 'the command'); close(); }}>copy</button><button onClick=${close}>close</button></div><//>`;
   return html`<${Dialog} label="confirm" close=${close}><h2>${ACTIONS[what.action].ask(what.target, what.more)}</h2><p class="soft">It is written into the event log and marked on the time line.</p>
     <div class="actions"><button ref=${first} class="primary" onClick=${() => perform(what)}>${ACTIONS[what.action].title} <kbd>Enter</kbd></button><button onClick=${close}>no <kbd>Esc</kbd></button></div><//>`;
 }
@@ -155,7 +155,7 @@ const UNREAD = new Set(['content_sha256', 'group_end', 'prev_rv']);
 
 /** The newest lines of the event log, of one process where one is chosen. */
 function Newest() {
-  const lines = state.lines.value, name = chosen.value, [text, setText] = useState(''), run = (state.meta.value.runs || []).find((each) => each.id === state.run.value), origin = run?.wall_s || 0, then = !state.live.value, now = state.time.value;
+  const lines = state.lines.value, name = chosen.value, [text, setText] = useState(''), run = runOf(state.run.value), origin = run?.wall_s || 0, then = !state.live.value, now = state.time.value;
   const rows = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean), found = [];
     for (let i = lines.length - 1; i >= 0 && found.length < 500; i--) {

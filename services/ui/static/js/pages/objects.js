@@ -1,6 +1,6 @@
 // Objects as kubectl lists them; a document as YAML, its summary, its versions and what differs between two of them.
 import {html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, go, select, notify, wallOf, originOf} from 'keplab/state.js';
+import {state, go, select, copy, notify, wallOf, originOf} from 'keplab/state.js';
 import {source, seek} from 'keplab/engine.js';
 import {register, run, available} from 'keplab/commands.js';
 import {VirtualTable} from 'keplab/table.js';
@@ -89,7 +89,7 @@ function Yaml({document, managed}) {
   const [open, setOpen] = useState(false), short = withoutManagers(document);
   const shown = yaml(open ? document : short.document);
   return html`<div class="toolbar">${short.managers > 0 && html`<button class="small" aria-pressed=${open} onClick=${() => setOpen(!open)}>managedFields of ${short.managers}</button>`}
-      <button class="small" onClick=${() => navigator.clipboard?.writeText(shown).then(() => notify('Copied the document.'), () => notify('The browser did not allow copying.', 'bad'))}>copy</button>${managed}</div>
+      <button class="small" onClick=${() => copy(shown, 'the document')}>copy</button>${managed}</div>
     <pre class="yaml" tabindex="0" aria-label="YAML">${shown.split('\n').map((line, at) => html`<${Line} key=${at} line=${line} />`)}</pre>`;
 }
 
@@ -100,7 +100,7 @@ function Line({line}) {
 }
 
 /** What kubectl describe would say first, for any kind; conditions; events about it. */
-function Describe({at, document}) {
+function Describe({document}) {
   const meta = document.metadata || {}, status = document.status || {}, spec = document.spec || {};
   const events = useAnswer((rv) => source.objects('events', {run: state.run.peek(), ns: meta.namespace, q: '', rv, limit: 2000}).catch(() => ({columns: [], rows: []})), [meta.uid], FOLLOW);
   const names = (events.value?.columns || []).map((column) => String(typeof column === 'string' ? column : column.name).toLowerCase()), place = names.indexOf('object');
@@ -125,7 +125,6 @@ function Describe({at, document}) {
     })}</tbody></table>`}
     ${(status.conditions || []).length > 0 && html`<h3>Conditions</h3><table><thead><tr><th>Type</th><th>Status</th><th>Reason</th><th>Message</th></tr></thead><tbody>${status.conditions.map((each) => html`<tr key=${each.type}><td>${each.type}</td><td>${each.status}</td><td>${each.reason || ''}</td><td class="wrap">${each.message || ''}</td></tr>`)}</tbody></table>`}
     <h3>Events</h3>${own.length ? html`<table><thead><tr>${events.value.columns.map((column) => html`<th key=${column}>${typeof column === 'string' ? column : column.name}</th>`)}</tr></thead><tbody>${own.map((row) => html`<tr key=${row.name}>${row.cells.map((cell, index) => html`<td key=${index} class="wrap">${text(cell, names[index] === 'last seen' ? 'age' : names[index])}</td>`)}</tr>`)}</tbody></table>` : html`<p class="soft">${events.loading ? 'loading …' : 'none'}</p>`}`;
-  void at;
 }
 
 /** The first fields that changed. @param {string[]} changed */
@@ -192,7 +191,7 @@ function Detail({at}) {
     <div class="tab" role="tabpanel" aria-label=${at.tab}>
       ${at.tab === 'versions' ? html`<${Versions} at=${at} />`
         : answer.error ? html`<p class="error" role="alert">${answer.error.message}</p>${found && html`<p class="soft">Its last known document:</p><${Yaml} document=${found.document} />`}`
-          : !found ? html`<p class="empty">loading …</p>` : at.tab === 'describe' ? html`<${Describe} at=${at} document=${found.document} />` : html`<${Yaml} document=${found.document} />`}
+          : !found ? html`<p class="empty">loading …</p>` : at.tab === 'describe' ? html`<${Describe} document=${found.document} />` : html`<${Yaml} document=${found.document} />`}
     </div></section>`;
 }
 

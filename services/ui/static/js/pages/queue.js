@@ -1,16 +1,16 @@
 // The scheduling queue: pools at fixed places, moves between them as bands, and every pod that waits in a table.
 import {html, useEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, select, go} from 'keplab/state.js';
+import {state, view, select, go, runOf} from 'keplab/state.js';
 import {source} from 'keplab/engine.js';
 import {run as runCommand} from 'keplab/commands.js';
 import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {VirtualTable} from 'keplab/table.js';
 import {QUEUE_POOLS, curve, flows, lineWidth, movesOf, pointOf, timeOf} from 'keplab/flow.js';
 import {theme} from 'keplab/colours.js';
+import {POOL_IDS} from 'keplab/columns.js';
 import {count, moment, span, counted} from 'keplab/format.js';
 
 const SECONDS = 10, HEIGHT = 250, BOX = {w: 168, h: 62}, DOTS = 2000, FLIGHT_MS = 700;
-const COLUMN_POOLS = ['', 'in_flight', 'active', 'backoff', 'error_backoff', 'unschedulable', 'gated'];
 const COLOUR = {gated: 'soft', active: 'running', in_flight: 'accent', backoff: 'pending', error_backoff: 'failed', unschedulable: 'pending', bound: 'running'};
 
 /** Counts and pods as the columns have them: what is shown of a recording, and until the scheduler has answered. */
@@ -23,7 +23,7 @@ function fromColumns() {
     if (!name[row]) continue;
     if (node[row] >= 0) bound += 1;
     if (!pool[row]) continue;
-    const id = COLUMN_POOLS[pool[row]];
+    const id = POOL_IDS[pool[row]];
     counts[id] += 1;
     if (list.length < 20000) list.push({pod: `${strings[ns[row]]}/${strings[name[row]]}`, priority: priority[row], pool: id, message: strings[reason[row]] || ''});
   }
@@ -74,7 +74,6 @@ function useDots(canvas, width) {
   }, [state.run.value, state.reducedMotion.value, width]);
 }
 
-/** A pool's box where the picture is so wide. @param {number} width */
 const boxOf = (width) => ({w: Math.min(BOX.w, width * 0.22), h: BOX.h});
 
 function Picture({counts, bound, moves, pool, setPool, flow, setFlow}) {
@@ -87,8 +86,7 @@ function Picture({counts, bound, moves, pool, setPool, flow, setFlow}) {
         const points = curve(each.from, each.to, width, HEIGHT, shape);
         if (!points) return null;
         const d = `M${points[0]} C${points[1]} ${points[2]} ${points[3]}`, [x, middle] = pointOf(points, 0.5), id = `${each.from}>${each.to}`, words = `${each.rate >= 10 ? Math.round(each.rate) : each.rate.toFixed(1)}/s`, label = `${words} ${(each.by[0] ? each.by[0][0] : '').slice(0, 26)}`;
-        // Between two boxes that are near each other there is no place for words: they stand above.
-        const gap = Math.abs(points[3][0] - points[0][0]), isNarrow = points[0][1] === points[3][1] && gap < label.length * 6, y = isNarrow ? Math.min(middle, topOf(each.from)) : middle;
+        const y = points[0][1] === points[3][1] ? Math.min(middle, topOf(each.from)) : middle;  // between two boxes there may be no place for words
         return html`<g key=${id} class="band ${flow === id ? 'on' : ''}" role="button" tabindex="0" aria-pressed=${flow === id} aria-label=${`${title(each.from)} to ${title(each.to)}: ${counted(each.count, 'pod')}, ${each.by[0] ? each.by[0][0] : ''}`} onClick=${() => setFlow(flow === id ? '' : id)} onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); event.stopPropagation(); setFlow(flow === id ? '' : id); } }}>
           <path d=${d} class="hit" /><path d=${d} class="line" stroke-width=${lineWidth(each.rate, 12)} marker-end="url(#tip)" /><text x=${x} y=${y - 5} text-anchor="middle">${label}</text></g>`;
       })}
@@ -101,13 +99,12 @@ function Picture({counts, bound, moves, pool, setPool, flow, setFlow}) {
   </div>`;
 }
 
-/** Where a pool's box begins. @param {string} id */
-const topOf = (id) => (QUEUE_POOLS.find((pool) => pool.id === id)?.y ?? 0) * HEIGHT;
-const title = (id) => (QUEUE_POOLS.find((pool) => pool.id === id) || {title: id || 'outside'}).title;
+const placeOf = (id) => QUEUE_POOLS.find((pool) => pool.id === id) || {title: id || 'outside', y: 0};
+const topOf = (id) => placeOf(id).y * HEIGHT, title = (id) => placeOf(id).title;
 
 /** Who moved along a band, why, and which hint said so. */
 function Moves({flow, close}) {
-  const origin = (state.meta.value.runs || []).find((each) => each.id === state.run.value)?.wall_s || 0;
+  const origin = runOf(state.run.value)?.wall_s || 0;
   return html`<section class="panel" aria-label="moves"><header class="toolbar"><h2>${title(flow.from)} → ${title(flow.to)}</h2><span class="soft">${count(flow.count)} in ${SECONDS} s${flow.by.slice(0, 4).map(([by, number]) => ` · ${by || 'no event'} ${count(number)}`).join('')}</span><span class="grow"></span><button class="small" aria-label="close" onClick=${close}>✕</button></header>
     <div class="moves"><table><thead><tr><th>Time</th><th>Pod</th><th>By</th><th>Hint</th></tr></thead><tbody>${flow.lines.slice(0, 100).map((move, at) => html`<tr key=${at}><td class="mono">${moment(move.at, origin)}</td><td><button class="plain link" onClick=${() => { const [ns, name] = move.pod.split('/'); select({kind: 'pods', ns, name}); }}>${move.pod}</button></td><td>${move.by || '–'}</td><td class="wrap">${move.hint || '–'}</td></tr>`)}</tbody></table></div></section>`;
 }

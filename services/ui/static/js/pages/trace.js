@@ -1,12 +1,12 @@
 // The trace of a pod: its spans as a waterfall, the critical path, and pieces that add up to its start-up latency.
 import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from 'keplab/html.js';
-import {state, view, select, notify, originOf, rowOf, runName} from 'keplab/state.js';
+import {state, view, select, copy, notify, originOf, rowOf, runName} from 'keplab/state.js';
 import {sameRole} from 'keplab/alignment.js';
 import {openRun, source} from 'keplab/engine.js';
 import {register} from 'keplab/commands.js';
 import {useAnswer, useWidth, useSummary} from 'keplab/answers.js';
 import {compared, exactly, layout, ticks} from 'keplab/waterfall.js';
-import {Provenance, copy} from 'keplab/result.js';
+import {Provenance} from 'keplab/result.js';
 import {processColour} from 'keplab/colours.js';
 import {VirtualTable} from 'keplab/table.js';
 import {count, moment, span, counted} from 'keplab/format.js';
