@@ -50,6 +50,17 @@ def test_a_kind_that_is_jumped_to_is_walked_and_viewed_by_keys(replay, history, 
     assert f"shop/{names[1]}" == page.text(".detail h2")
 
 
+def test_a_document_that_may_not_be_copied_is_not_shown_as_a_notice(replay, new_page):
+    page = new_page()
+    page.open(f"{replay.as_uri()}#/objects/pods/shop/odd")
+    page.until("() => document.querySelector('pre.yaml')")
+    page.ask("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed')); }")
+    page.click(".tab button:text('copy')")
+    page.until("() => __keplab.state.notice.value.text")
+
+    assert page.ask("() => __keplab.state.notice.value.text") == "The browser did not allow copying."
+
+
 def test_keys_that_are_held_down_go_on_from_row_to_row(replay, history, new_page):
     names = sorted(name for kind, _, name in history.states[history.rv] if kind == "nodes")
     page = new_page()

@@ -127,9 +127,9 @@ export function notify(text, kind = '') {
   state.notice.value = {text, kind, at: Date.now()};
 }
 
-/** Copies a text, and says so; where the browser does not allow it, shows it. @param {string} text @param {string} what */
+/** Copies a text; where that is not allowed, shows a short one. @param {string} text @param {string} what */
 export function copy(text, what = text) {
-  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}`), () => notify(text));
+  navigator.clipboard?.writeText(text).then(() => notify(`Copied ${what}`), () => notify(text.includes('\n') ? 'The browser did not allow copying.' : text));
 }
 
 /** @param {Selected|null} what */
