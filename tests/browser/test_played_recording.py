@@ -59,7 +59,7 @@ def test_time_passes_between_two_versions(address, new_page, history):
     page = opened(new_page, address)
     page.seek(10)
     page.keys("<", "<")
-    page.until(
+    assert page.until(
         """() => { const {rv, time} = __keplab.state, of = __keplab.view.value.history.value, at = of.rv.indexOf(rv.value);
         return rv.value > 10 && at >= 0 && time.value > of.t[at] + 1e-3 && time.value < of.t[at + 1]; }"""
     )

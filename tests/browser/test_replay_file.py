@@ -100,7 +100,9 @@ def test_the_arrow_keys_of_the_time_line_go_over_times_in_which_nothing_was_comm
         for _ in range(3):
             before = page.ask(at)
             page.keys(direction)
-            page.until("([before, sign]) => Math.sign(__keplab.state.rv.value - before) === sign", [before, sign])
+            assert page.until(
+                "([before, sign]) => Math.sign(__keplab.state.rv.value - before) === sign", [before, sign]
+            )
 
 
 def test_a_moment_is_copied_by_its_name(replay, new_page):

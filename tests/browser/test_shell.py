@@ -69,11 +69,13 @@ def test_enter_takes_what_is_typed_and_not_what_was_found_before(replay, new_pag
     page.until("() => document.querySelector('[role=option]')")
     page.type("3")
     page.keys("Enter")
-    page.until("() => __keplab.state.selected.value?.name === 'web-33'")
+    assert page.until("() => __keplab.state.selected.value?.name === 'web-33'")
     page.keys("/")
     page.type("no-such-pod")
     page.keys("Enter")
-    page.until("() => __keplab.state.notice.value.text === 'No pod and no node has \"no-such-pod\" in its name.'")
+    assert page.until(
+        "() => __keplab.state.notice.value.text === 'No pod and no node has \"no-such-pod\" in its name.'"
+    )
 
 
 def test_a_kind_is_jumped_to_as_in_k9s(replay, new_page):

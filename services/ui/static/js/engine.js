@@ -303,8 +303,8 @@ export function seekTime(time, id = view.peek().id) {
 export function toHead(id = view.peek().id) {
   const target = /** @type {View} */ (views.get(id));
   target.playing.value = 0;
-  if (source.recording(id) || !isLive(id)) return seek(target.head.peek().rv, id);
-  // A moment that was asked for before does not come in between.
+  if (!isLive(id)) return seek(target.head.peek().rv, id);
+  // A moment asked for before does not come in between.
   inquiry?.abort();
   target.seeks += 1;
   worker.postMessage({t: 'head', run: id});

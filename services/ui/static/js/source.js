@@ -276,7 +276,7 @@ export class ReplaySource {
 
   async explain(ns, pod, rv = Infinity, run = this.index.first) {
     const all = await this.precomputed(run, `explain/${ns}/${pod}`, `What a scheduler decided about pod ${ns}/${pod}`);
-    // Of each version only what is other than before it.
+    // Each has what is other than before it.
     const known = all.at.filter((each) => each.rv <= rv);
     if (!known.length) throw new Refused({code: 404, reason: 'NotFound', message: all.is_cut ? `Why pod ${ns}/${pod} was where it was before version ${all.at[0].rv} is not in this file` : `The recording has no pod ${ns}/${pod} at this version`});
     return {...Object.assign({}, ...known), decisions: all.decisions};

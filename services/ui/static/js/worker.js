@@ -136,10 +136,10 @@ class Run {
     postMessage({t: type, run: this.id, rv, time, inGroup, head: {rv: this.head.rv, time: this.head.time}, live: this.shown === this.head, ...more}, transfer);
   }
 
-  full(more = {}) {
+  full() {
     const {tables, transfer} = this.shown.copy();
     this.needsFull = false;
-    this.send('full', {tables, strings: this.strings(), ...more}, transfer);
+    this.send('full', {tables, strings: this.strings()}, transfer);
   }
 
   /** A frame of a live run. */
@@ -350,7 +350,7 @@ const handlers = {
     chain = chain.then(async () => {
       if (latest.get(run) === id) {
         await target.recording.seek(rv);
-        target.full({ended: false});
+        target.full();
       }
       postMessage({t: 'done', id, rv: target.shown.rv, time: target.shown.time});
     }).catch((error) => postMessage({t: 'done', id, error: String(error.message || error)}));
