@@ -34,7 +34,9 @@ def _experiment(folder: Path) -> str:
     if found.picture:
         parts.append(f"```sh\n{found.picture}\n```")
     count = f"{len(scenarios)} scenarios" if len(scenarios) > 1 else "One scenario"
-    parts.append(f"{count} in [experiments/{name}](../experiments/{name}/README.md):")
+    place = f"experiments/{name}"
+    has_page = (folder / "README.md").exists()
+    parts.append(f"{count} in {f'[{place}](../{place}/README.md)' if has_page else f'`{place}`'}:")
     parts.append(
         "\n".join(["| Scenario | Title | Finding |", "|---|---|---|", *(_row(path, found) for path in scenarios)])
     )

@@ -20,7 +20,7 @@ from services.cli.output import no_mesh
 from services.cli.snapshots import WITHOUT_STORE, is_snapshot, unpacked
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
-from services.recordings.format import Unreadable
+from services.recordings.format import Parts, Unreadable
 from services.recordings.reader import Recording
 from services.recordings.writer import is_recording
 from services.runtime import certificates, credentials
@@ -64,7 +64,7 @@ def state_of(source: Path, at: int) -> State:
 async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], at: int) -> State:
     transport = transport_of(source, running)
     try:
-        return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
+        return await _read(transport.api(), kinds, at, parts_of(source), tuple(running["switches"]))
     finally:
         await transport.close()
 
@@ -83,9 +83,7 @@ def transport_of(source: Path, running: Mapping[str, Any], identity: Identity = 
     return RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
 
 
-async def _read(
-    api: Api, kinds: list[str], at: int, nodes: Mapping[str, dict[str, Any]], switches: tuple[str, ...]
-) -> State:
+async def _read(api: Api, kinds: list[str], at: int, parts: Parts, switches: tuple[str, ...]) -> State:
     """Return what an API server has stored. Raises: ApiError, UnknownOutcome."""
     at = at or (await api.call(Request(verb="list", resource="namespaces"))).unwrap().rv
     objects: list[StoredObject] = []
@@ -96,7 +94,7 @@ async def _read(
             objects += (StoredObject(kind, item) for item in msgspec.json.decode(answer.body)["items"])
             bar.advance(task)
     wall_s = newest_moment(objects)
-    return State(rv=at, wall_s=wall_s, objects=tuple(objects), nodes=nodes, switches=switches)
+    return State(rv=at, wall_s=wall_s, objects=tuple(objects), parts=parts, switches=switches)
 
 
 def _stored(source: Path, at: int) -> State:
@@ -118,14 +116,14 @@ def _stored(source: Path, at: int) -> State:
         journal.release()
     objects = tuple(StoredObject(record.resource, msgspec.json.decode(record.body)) for record in records)
     return State(
-        rv=at, wall_s=newest_moment(objects), objects=objects, nodes=_definitions(source), switches=_switches(source)
+        rv=at, wall_s=newest_moment(objects), objects=objects, parts=parts_of(source), switches=_switches(source)
     )
 
 
-def _definitions(source: Path) -> dict[str, dict[str, Any]]:
-    """Return the nodes that were defined when the mesh was started, by name. Raises: StateError."""
+def parts_of(source: Path) -> Parts:
+    """Return what the mesh on this directory was started with: its nodes, as they were defined. Raises: StateError."""
     files = sorted((source / RUN_FOLDER).glob("nodes-*.json"))
-    return {str(node["name"]): node for path in files for node in _json(path, list[dict[str, Any]])}
+    return Parts(nodes={str(node["name"]): node for path in files for node in _json(path, list[dict[str, Any]])})
 
 
 def _switches(source: Path) -> tuple[str, ...]:

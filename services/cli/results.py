@@ -11,6 +11,8 @@ SIGN_WIDTH = 4
 def show_result(result: RunResult, title: str, run: str = "") -> None:
     """Print the judgements, violations and figures of a run; `run`: its id, if there is a record of it."""
     mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
+    for each in result.absent:
+        print_judged("[yellow]![/] ", "", each)
     console.print(f"{mark}  {result.scenario}: {title}")
     for judgement in result.expectations:
         sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"

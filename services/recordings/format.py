@@ -34,13 +34,28 @@ class Clock(msgspec.Struct, frozen=True, omit_defaults=True):
     is_virtual: bool = False
 
 
+class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a mesh consists of beside its objects, as far as another mesh can be made of it.
+
+    `nodes`: definitions by name, as `kubelet/node/definition.py` reads them. `own_switches`: NAME=VALUE by process or
+    component. `latencies` of kubelets: `STAGE=DISTRIBUTION`. `schedulers`: names of those beside the default one.
+    `file_lines`: lines of the scenario that name files, whose texts are not kept.
+    """
+
+    nodes: dict[str, dict[str, Any]] = {}
+    own_switches: dict[str, list[str]] = {}
+    latencies: list[str] = []
+    schedulers: list[str] = []
+    file_lines: list[str] = []
+
+
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """What was recorded, and by what.
 
     `mode`: simulated, processes or mesh. `versions`: of `keplab`, and the `revision` of its sources. `started` and
     `ended`: by the wall's clock of the recorder; without `ended` it grows, or its writer was killed. `not_recorded`: in
     words, what a reader may miss. `digest`: that of the run's event log. `about`: whose data it is, of a recording that
-    was made of a published trace.
+    was made of a published trace. `parts`: what the mesh consisted of.
     """
 
     format: str = FORMAT
@@ -51,6 +66,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     mode: str = "mesh"
     switches: list[str] = []
+    parts: Parts = Parts()
     versions: dict[str, str] = {}
     clock: Clock = Clock()
     started: str = ""

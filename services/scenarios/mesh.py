@@ -7,6 +7,7 @@ are its two forms. A component is named as people name it: `apiserver`, `schedul
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Protocol
 
@@ -65,6 +66,11 @@ class MeshPlan:
     state: State | None = None
     off: frozenset[str] = frozenset()
     """Nodes without power at the beginning: machines that come later."""
+
+    @cached_property
+    def draws(self) -> str:
+        """What all that is drawn in a simulation follows from: the seed and the state that it begins from."""
+        return f"{self.seed}/{self.state.fingerprint}" if self.state is not None else str(self.seed)
 
     @property
     def usage_files(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ statuses of its pods. Pure but for reading and writing the file.
 """
 
 import gzip
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from services.api.errors import UNREADABLE
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
 from services.api.times import format_micro_time, parse_time
+from services.recordings.format import Parts
 
 KIND, API_VERSION = "State", "keplab.dev/v1"
 PODS, NODES, LEASES = "pods", "nodes", "leases.coordination.k8s.io"
@@ -40,15 +42,24 @@ class StoredObject(msgspec.Struct, frozen=True):
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All objects at version `rv`, and when that was by the wall's clock, seconds since the epoch.
 
-    `nodes` are definitions of nodes that are known otherwise than from their Nodes, by name. `switches`: NAME=VALUE, as
-    the mesh had them.
+    `parts` are known otherwise than from the objects: definitions of nodes, for example. `switches`: NAME=VALUE, as the
+    mesh had them.
     """
 
     rv: int
     wall_s: float
     objects: tuple[StoredObject, ...]
-    nodes: Mapping[str, Document] = {}
+    parts: Parts = Parts()
     switches: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digits that follow from the version and from all uids.
+
+        What a simulation that begins here draws follows from them as well as from its seed. So it never draws again
+        what was drawn on the way to this state: uids, request ids and traces are new."""
+        uids = sorted(str(each.document["metadata"].get("uid", "")) for each in self.objects)
+        return hashlib.sha256(f"{self.rv}/{','.join(uids)}".encode()).hexdigest()[:16]
 
     def of(self, resource: str) -> list[Document]:
         """Return the objects of a kind, by its wire name."""
@@ -63,7 +74,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         for node in self.of(NODES):
             name = node["metadata"]["name"]
             of_it = {"drivers": drivers[name]} if name in drivers else {}
-            found.append({**defined_by(node), **of_it, **self.nodes.get(name, {})})
+            found.append({**defined_by(node), **of_it, **self.parts.nodes.get(name, {})})
         for definition in found:
             try:
                 NodeDefinition.parse(definition)
@@ -137,7 +148,7 @@ def read_state(path: Path) -> State:
             rv=rv,
             wall_s=parse_time(document["time"]),
             objects=objects,
-            nodes=document.get("nodes") or {},
+            parts=msgspec.convert(document.get("parts") or {"nodes": document.get("nodes") or {}}, Parts),
             switches=tuple(document.get("switches") or ()),
         )
     except OSError as error:
@@ -156,7 +167,7 @@ def write_state(path: Path, state: State) -> None:
         "metadata": {"resourceVersion": str(state.rv)},
         "time": format_micro_time(state.wall_s),
         "switches": list(state.switches),
-        "nodes": state.nodes,
+        "parts": state.parts,
         "items": [{"resource": each.resource, "object": each.document} for each in state.objects],
     }
     text = msgspec.json.encode(document)

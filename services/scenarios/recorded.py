@@ -138,7 +138,8 @@ def state_at(recording: Recording, rv: int) -> State:
             objects.append(StoredObject(resource, msgspec.json.decode(body)))
     stop = recording.stop_at(rv)
     wall_s = recording.meta.clock.wall_s + recording.time_at(stop)
-    return State(rv=stop, wall_s=wall_s, objects=tuple(objects), switches=tuple(recording.meta.switches))
+    meta = recording.meta
+    return State(rv=stop, wall_s=wall_s, objects=tuple(objects), parts=meta.parts, switches=tuple(meta.switches))
 
 
 def _until(recording: Recording, rv: int) -> float:

@@ -13,11 +13,12 @@ import msgspec
 from services.api.seams import Clock
 from services.api.times import format_time
 from services.api.wire import Api
-from services.recordings.format import Meta
+from services.recordings.format import Meta, Parts
 from services.recordings.observed import ObservedApi
 from services.recordings.writer import Writer
 from services.scenarios.decisions.decision import Decision
 from services.scenarios.decisions.scores import ScoredDecisions, SimulatedMesh
+from services.scenarios.mesh import MeshPlan
 from services.scenarios.result import RunResult
 from services.scenarios.revision import revision
 from services.scenarios.script.scenario import Scenario
@@ -56,6 +57,20 @@ class RunRecorder:
     def begin(self, clock: Clock, started_s: float) -> None:
         """Have the times of the recording count from when the observer began."""
         self._writer.begin(started_s, clock.wall() - (clock.now() - started_s), is_virtual=self._is_virtual)
+
+    def made_of(self, plan: MeshPlan) -> None:
+        """Record what the mesh consists of, so that another one can begin from one of its versions."""
+        files = [*(f"stages {name}" for name in plan.stages)]
+        if plan.schedulers.config:
+            files.append(f"scheduler-config {plan.schedulers.config}")
+        parts = Parts(
+            nodes={str(node["name"]): dict(node) for node in plan.nodes},
+            own_switches={name: list(words) for name, words in plan.own_switches},
+            latencies=list(plan.latencies),
+            schedulers=list(plan.schedulers.others),
+            file_lines=files,
+        )
+        self._writer.meta = msgspec.structs.replace(self._writer.meta, parts=parts)
 
     def look_into(self, mesh: SimulatedMesh) -> None:
         """Take the mesh that is simulated: why its schedulers chose their nodes is recorded as well."""

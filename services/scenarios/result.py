@@ -58,6 +58,8 @@ class RunResult:
     """The measures that the scenario states, or asks packages for."""
     measure_errors: dict[str, str] = field(default_factory=dict)
     """Why there is no value of those that could not be computed, by name."""
+    absent: list[str] = field(default_factory=list)
+    """What the state that the run began from names and the mesh did not have: sentences."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
@@ -83,4 +85,5 @@ class RunResult:
             "event_lines": self.lines,
             "process_failures": self.failures,
             "forbidden": self.forbidden,
+            "absent": self.absent,
         }

@@ -1,6 +1,7 @@
 """Run one scenario once, simulated or as processes, and give one result that both forms share."""
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,7 +21,9 @@ from services.api.kwok.documents import load, read
 from services.api.kwok.stages.document import load_stages, read_stages
 from services.api.meta import Document
 from services.api.switches import Switches, Value
+from services.recordings.format import Parts
 from services.runtime.real import seeded_random
+from services.scenarios.absent_parts import absent_parts
 from services.scenarios.invariants import Auditor
 from services.scenarios.invariants.auditor import checks
 from services.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
@@ -106,6 +109,7 @@ def plan_of(
     the scenario declares is as the scenario says; `coming` are Nodes of machines that are off at the beginning, unless
     there are nodes of their names. Raises: ScriptError for a node option, a latency or a stage, SwitchError for a
     switch, StateError."""
+    parts, own = state.parts if state is not None else Parts(), scenario.schedulers
     declared_names = {name for declared in scenario.nodes for name in declared.names}
     nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
     for declared in scenario.nodes:
@@ -137,16 +141,16 @@ def plan_of(
         nodes=(*nodes, *later),
         off=frozenset(str(node["name"]) for node in later),
         switches=Switches.parse([*(state.switches if state else ()), *scenario.switches]).replace(overrides or {}),
-        latencies=scenario.latencies,
+        latencies=(*parts.latencies, *scenario.latencies),
         seed=seed,
         traced=traced,
         origin=_origin(scenario, seed, arm),
         engine=engine,
-        schedulers=scenario.schedulers,
+        schedulers=replace(own, others=tuple(dict.fromkeys((*parts.schedulers, *own.others)))),
         stages=scenario.stages,
         enable_crds=scenario.enable_crds,
         hosts=scenario.hosts,
-        own_switches=scenario.own_switches,
+        own_switches=(*((name, tuple(words)) for name, words in parts.own_switches.items()), *scenario.own_switches),
         window_s=scenario.window_s,
         state=state,
     )
@@ -245,6 +249,7 @@ def simulate(
         for take in filter(None, (auditor.take, measured.take, on_line, recorder.take if recorder else None)):
             mesh.on_line(take)
         if recorder is not None:
+            recorder.made_of(plan)
             recorder.look_into(mesh)
         if beforehand is not None:
             beforehand(mesh)
@@ -255,6 +260,7 @@ def simulate(
             progress=progress,
             disturb=disturbance,
             patience=patience,
+            chance=random.Random(f"teller/{plan.draws}") if plan.state is not None else None,
             recorded=measured.recorded,
             recorder=recorder,
         )
@@ -265,6 +271,7 @@ def simulate(
     mesh, run = simloop.run(run_it(), seed=seed)
     result = _result(scenario, plan, run, auditor, measured, mode="simulated", wall_s=time.perf_counter() - started)
     result.digest, result.spans, result.failures = mesh.events.digest, mesh.spans.spans, mesh.failures
+    result.absent = absent_parts(plan)
     if recorder is not None:
         recorder.end(result, result.spans)
     return result
@@ -300,6 +307,9 @@ def run_as_processes(
             on_line(line)
         if recorder is not None:
             recorder.take(line)
+
+    if recorder is not None:
+        recorder.made_of(plan)
 
     async def run_it(data_dir: Path | None) -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(

@@ -118,7 +118,7 @@ async def run_scenario(
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
-    context = ScenarioContext(mesh, client, observer, scenario)
+    context = ScenarioContext(mesh, client, observer, scenario, chance)
     current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     own_task = asyncio.current_task()

@@ -1,5 +1,6 @@
 """The site of documents: every link and anchor leads somewhere, what is generated lacks nothing, and it opens from disk without a network."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -55,12 +56,16 @@ def doctrees(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference():
+    return _generator("reference")
+
+
+def _generator(name):
+    """Return the module of docs/_sphinx that generates pages."""
     sys.path.insert(0, str(DOCS / "_sphinx"))
     try:
-        import reference
+        return importlib.import_module(name)
     finally:
         sys.path.pop(0)
-    return reference
 
 
 @pytest.mark.timeout(300)
@@ -181,6 +186,22 @@ def test_the_reference_has_every_metric_that_a_component_declares(reference):
     text = reference.metrics()
     assert len(names) > 100
     assert [] == [name for name in sorted(names) if f"| `{name}` |" not in text]
+
+
+def test_a_folder_of_experiments_without_a_readme_is_listed_without_a_link(tmp_path, monkeypatch):
+    """The site can be built while somebody writes an experiment."""
+    indexes = _generator("indexes")
+    monkeypatch.setattr(indexes, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(indexes, "ROOT", tmp_path)
+    for name in ("begun", "finished"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.txt").write_text("# A title\nnodes n1\nwait 1s\n")
+    (tmp_path / "finished" / "README.md").write_text("# Finished\n\nFinding: all is well.\n")
+
+    text = indexes.experiments()
+
+    assert "## begun\n\n**No finding is written down.**\n\nOne scenario in `experiments/begun`:" in text
+    assert "One scenario in [experiments/finished](../experiments/finished/README.md):" in text
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

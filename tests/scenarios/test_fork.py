@@ -5,8 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from services.recordings.format import Parts
+from services.recordings.reader import Recording
 from services.scenarios.past import State, StateError, StoredObject, newest_moment, read_state, write_state
-from services.scenarios.run import simulate
+from services.scenarios.recorded import state_at
+from services.scenarios.recording import run_recorder
+from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 
@@ -128,7 +132,7 @@ def test_a_claim_in_use_stays_prepared_and_is_freed_with_its_pod():
 
     _, after = ran(
         "wait 5s\ndelete pod/a\ngone pod/a\nexpect within 60s count resourceclaims.resource.k8s.io == 0",
-        state=msgspec.structs.replace(before, nodes=nodes),
+        state=msgspec.structs.replace(before, parts=Parts(nodes=nodes)),
     )
 
     assert before.of("resourceclaims.resource.k8s.io")[0]["status"]["allocation"]
@@ -150,7 +154,14 @@ def test_a_node_that_boots_in_a_fork_starts_its_pods_again():
 @pytest.mark.parametrize("name", ["state.json", "state.json.gz"])
 def test_a_state_is_written_and_read(tmp_path, name):
     _, before = ran(WORK)
-    state = msgspec.structs.replace(before, nodes={"n1": {"cpu": "4"}}, switches=("unbind.api=condition",))
+    parts = Parts(
+        nodes={"n1": {"cpu": "4"}},
+        own_switches={"scheduler-second": ["PodUnbinding=false"]},
+        latencies=["sandbox=constant:1"],
+        schedulers=["second"],
+        file_lines=["stages slow.yaml"],
+    )
+    state = msgspec.structs.replace(before, parts=parts, switches=("unbind.api=condition",))
 
     write_state(tmp_path / name, state)
 
@@ -174,3 +185,72 @@ def test_a_file_that_is_no_state_is_refused_by_its_name(tmp_path, text, said):
         read_state(tmp_path / "s")
 
     assert str(tmp_path / "s") in str(refused.value)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_fork_with_the_seed_of_its_run_never_draws_an_identifier_of_it_again(seed):
+    """The run and its fork both draw with the seed; the fork also by the state that it begins from."""
+    _, before = ran(WORK, seed=seed)
+    result, after = ran(
+        "scale replicaset/web replicas=6\nexpect within 20s count pods name=web-* phase=Running == 6\nwait 5s",
+        state=before,
+        seed=seed,
+    )
+
+    assert result.violation_count == 0
+    kept = {each.document["metadata"]["uid"] for each in before.objects}
+    born = [each.document["metadata"] for each in after.objects if each.document["metadata"]["uid"] not in kept]
+    assert len([each for each in born if each["name"].startswith("web-")]) >= 3
+    by_uid = {}
+    for each in (*before.objects, *after.objects):
+        metadata = each.document["metadata"]
+        by_uid.setdefault(metadata["uid"], set()).add((each.resource, metadata.get("namespace", ""), metadata["name"]))
+    assert [names for names in by_uid.values() if len(names) > 1] == []
+    assert len({pod["status"]["podIP"] for pod in after.of("pods")}) == len(after.of("pods"))
+
+
+def test_two_states_of_one_run_have_different_draws_and_one_state_always_the_same():
+    _, before = ran(WORK)
+    later = msgspec.structs.replace(before, rv=before.rv + 1)
+    fewer = msgspec.structs.replace(before, objects=before.objects[1:])
+
+    assert before.fingerprint == msgspec.structs.replace(before, wall_s=0.0).fingerprint
+    assert len({before.fingerprint, later.fingerprint, fewer.fingerprint}) == 3
+
+
+KEP_5194 = Path(__file__).parents[2] / "experiments" / "kep-5194"
+
+
+@pytest.fixture(scope="module")
+def race(tmp_path_factory):
+    """Return the recording of a Deployment whose pods share one claim of a driver without devices of a node's own."""
+    path = tmp_path_factory.mktemp("race") / "race.keprec"
+    scenario = load_scenario(KEP_5194 / "scale-race.txt")
+    with run_recorder(path, scenario, seed=0) as recorder:
+        assert simulate(scenario, recorder=recorder).passed
+    return path
+
+
+def test_a_fork_of_a_recording_has_the_nodes_of_its_scenario_with_their_drivers(race):
+    with Recording.open(race) as recording:
+        state = state_at(recording, 100)
+
+    result, _ = ran("scale deployment/web replicas=6\nexpect within 20s count pods phase=Running == 6", state=state)
+
+    assert result.absent == []
+
+
+def test_a_state_that_does_not_know_its_drivers_says_which_claims_lack_them(race):
+    with Recording.open(race) as recording:
+        state = msgspec.structs.replace(state_at(recording, 100), parts=Parts())
+
+    result = simulate(scenario_of("wait 1s"), state=state)
+
+    sentence = (
+        "claim default/net is allocated from net.example.com, which no node of this mesh has: pods with it will not start; "
+        "declare nodes … drivers=net.example.com:0"
+    )
+    assert result.absent == [sentence]
+    assert result.document()["absent"] == [sentence]
+    with_drivers = simulate(scenario_of("nodes n1..n2 cpu=16 drivers=net.example.com:0\nwait 1s"), state=state)
+    assert with_drivers.absent == []

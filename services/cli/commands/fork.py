@@ -62,6 +62,8 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
 @click.option("--at", type=click.IntRange(1), help="the resource version to begin from; without it, the newest")
 @click.option(
     "--from",
+    "--recording",
+    "--data",
     "source",
     type=click.Path(path_type=Path),
     default=Path(DATA_DIR_DEFAULT),

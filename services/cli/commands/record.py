@@ -14,7 +14,7 @@ import msgspec
 
 from services.api.times import format_time
 from services.cli.exchange.files import access_of, anonymise_option, cluster_options, writing
-from services.cli.mesh_state import transport_of
+from services.cli.mesh_state import parts_of, transport_of
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.anonymiser import Anonymising, read_salt, shift_of
 from services.exchange.cluster import Cluster
@@ -146,6 +146,7 @@ def _record_keprec(path: Path, seconds: float | None, kubeconfig: Path | None, d
     meta = Meta(
         title=f"the mesh on {data}",
         switches=list(running["switches"]),
+        parts=parts_of(data),
         versions={"keplab": revision().version, "revision": revision().text},
         started=format_time(time.time()),
         command=command,

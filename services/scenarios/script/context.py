@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from services.client.client import Client
@@ -24,6 +25,8 @@ class ScenarioContext:
     client: Client
     observer: Observer
     scenario: Scenario
+    chance: Random
+    """Names requests. A mesh remembers those of earlier runs, so it differs between runs of one mesh."""
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)

@@ -8,15 +8,18 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from kubelet.agent.node_files import CAPACITY, FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
 from kubelet.runtime.script import FORM
+from services.api.resources import resources
 from services.api.switches import Switches
 from services.api.wire import encode
 from services.client.link_faults import CUTS, SORTS, LinkFaults
+from services.runtime.components import component_of
 from services.scenarios.corruption import DAMAGES, VICTIMS
 from services.scenarios.mesh import Site
 from services.scenarios.script.context import ScenarioContext, file_of, substitute, verb, verbs_in
@@ -37,8 +40,10 @@ from services.scenarios.script.value_types import (
     parse_duration,
     parse_names,
     parse_pairs,
+    suggestion,
 )
 from services.scenarios.switch_readers import check_readers
+from services.telemetry.event_names import EVENTS
 
 TOPIC: Final = "Faults"
 OF_NODES: Final = "Nodes"
@@ -79,6 +84,26 @@ async def _meanwhile(context: ScenarioContext, step: Step, work: _Work) -> None:
             task.result()  # what cannot be done is a mistake of the scenario
 
 
+def _check_site(scenario: Scenario, step: Step) -> None:
+    """Refuse a site that the component never passes. Raises: ValueError naming what is close to it."""
+    at = step.values["at"] or ""
+    when, sign, call = at.partition(":")
+    if sign:
+        calls = [each for name, of in resources().items() for each in (name, *(f"{name}/{s}" for s in of.subresources))]
+        is_custom = "." in call and call.partition("/")[0] not in resources()
+        if when not in ("before", "after"):
+            raise ValueError(f"at={at}: want before: or after: and a call, not {when}:")
+        if call not in calls and not is_custom:
+            want = "want RESOURCE or RESOURCE/SUBRESOURCE as `keplab get` names them, for example before:pods/binding"
+            raise ValueError(f"at={at}: no call is named {call!r}{suggestion(call, calls)}; {want}")
+    elif at:
+        component = component_of(step.args[0])
+        of_component = EVENTS.get(component, tuple(dict.fromkeys(chain.from_iterable(EVENTS.values()))))
+        if at not in of_component:
+            never = f"{component} never logs {at!r}" if component in EVENTS else f"no component logs {at!r}"
+            raise ValueError(f"at={at}: {never}{suggestion(at, of_component)}; want one of {', '.join(of_component)}")
+
+
 def _site(step: Step) -> Site | None:
     return Site(step.values["at"], step.values["count"]) if step.values["at"] else None
 
@@ -87,6 +112,7 @@ def _site(step: Step) -> Site | None:
     TOPIC,
     _COMPONENT,
     options=(_DOWN, _AT, _COUNT),
+    check=_check_site,
     examples=(
         """\
 # The scheduler dies, and places the pod when it is back; a kubelet dies in the middle of its second start
@@ -158,6 +184,7 @@ async def restart(context: ScenarioContext, step: Step) -> None:
     TOPIC,
     _COMPONENT,
     options=(Option("for", DURATION, "how long", is_required=True), _AT, _COUNT),
+    check=_check_site,
     examples=(
         """\
 # The kubelet stands still for five seconds, and so do its pods' starts

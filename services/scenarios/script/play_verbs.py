@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from typing import Final
 
 from kubelet.agent.node_files import CAPACITY, LOOK_PERIOD_S, POWER
@@ -18,7 +19,6 @@ from services.exchange.reading import Source
 from services.exchange.rules import NODES, Rules
 from services.exchange.stream import Refused, Stream
 from services.exchange.traces.lifecycles import LifecycleGate
-from services.runtime.real import seeded_random
 from services.scenarios.mesh import Mesh
 from services.scenarios.script.context import ScenarioContext, verb, verbs_in
 from services.scenarios.script.declaration import FILE, Argument, Option
@@ -151,7 +151,7 @@ async def play(context: ScenarioContext, step: Step) -> None:
     clock = context.mesh.clock
     source = source_of(context.scenario, step.args[0])
     stream = _opened(source, step, clock.wall())
-    chance = seeded_random(step.line)
+    chance = random.Random(context.chance.getrandbits(64))
     client = Client(context.mesh.api(ADMIN), clock, chance, field_manager="keplab-play")
     begin = context.scenario.begin
     loader = Loader(client, rules)

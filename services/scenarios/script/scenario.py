@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from kubelet.runtime.latency import LatencyModel
 from services.api.kwok.definitions import chosen
+from services.api.switches import Switches
 from services.runtime.components import Schedulers
 from services.scenarios.script import blocks, nodes
 from services.scenarios.script.blocks import Block
@@ -182,9 +183,16 @@ def set_switches(read: Scenario, step: Step) -> Scenario:
     values by `restart COMPONENT with SWITCH=VALUE`.
     """
     words = tuple(words_of(step.body))
-    if words and words[0].endswith(":"):
-        return replace(read, own_switches=(*read.own_switches, (words[0][:-1], words[1:])))
-    return replace(read, switches=read.switches + words)
+    component, assignments = (words[0], words[1:]) if words and words[0].endswith(":") else ("", words)
+    if not assignments:
+        raise ValueError(f"want: set {component or '[COMPONENT:]'} SWITCH=VALUE …")
+    if not component and "=" not in assignments[0] and len(assignments) > 1:
+        what = f"to set it in one component or process, write `set {assignments[0]}: {' '.join(assignments[1:])}`"
+        raise ValueError(f"set {assignments[0]!r}: want SWITCH=VALUE; {what}")
+    Switches.parse(assignments)
+    if component:
+        return replace(read, own_switches=(*read.own_switches, (component[:-1], assignments)))
+    return replace(read, switches=read.switches + assignments)
 
 
 @setting(

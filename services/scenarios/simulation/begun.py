@@ -7,6 +7,7 @@ that they get back what only the snapshot knows: uids, moments of creation, gene
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from collections.abc import Mapping
 from functools import lru_cache
@@ -75,7 +76,7 @@ async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[Sta
     rules = Rules(pods="pending" if begin.pods == "pending" else "as-they-are")
     stream = open_stream(source, Reading(WALL_S, options=dict(begin.options)), begin.format)[1]
     wall_s = stream.origin.started_wall_s or WALL_S
-    clock, chance, spans = _Clock(wall_s), random.Random("begun"), MemorySpans()
+    clock, chance, spans = _Clock(wall_s), random.Random(f"begun/{_digest(source)}"), MemorySpans()
     tracer = Tracer("apiserver", clock=clock, random=chance, sinks=(spans,))
     seams = Seams(
         component="apiserver",
@@ -107,6 +108,16 @@ async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[Sta
     restored = tuple(StoredObject(each.resource, given.restored(each, old_of)) for each in objects)
     rv = max((int(each.document["metadata"]["resourceVersion"]) for each in restored), default=1)
     return State(rv=rv, wall_s=wall_s, objects=restored), loaded
+
+
+def _digest(source: Source) -> str:
+    """Return hexadecimal digits of what the snapshot holds: one that came from a simulation is never given its uids
+    again for objects that have none."""
+    digest = hashlib.sha256()
+    with source.open() as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 class _Given:

@@ -125,9 +125,9 @@ class SimMesh:
         self.spans = MemorySpans()
         self._resource = {**service_attributes(), **plan.origin} if plan.traced else {}
         self.failures: list[str] = []
-        self._network = Network(random.Random(f"network/{plan.seed}"), recorder, traffic)
-        self._sockets = MachineSockets(random.Random(f"sockets/{plan.seed}"))
-        self._random = random.Random(f"mesh/{plan.seed}")
+        self._network = Network(random.Random(f"network/{plan.draws}"), recorder, traffic)
+        self._sockets = MachineSockets(random.Random(f"sockets/{plan.draws}"))
+        self._random = random.Random(f"mesh/{plan.draws}")
         self._processes: dict[str, _Process] = {}
         self._host_of: dict[str, str] = {}
         self._observer_life = Lifetime("observer", 1)
@@ -330,7 +330,7 @@ class SimMesh:
     def _launch(self, process: _Process) -> None:
         process.incarnations += 1
         life = process.life = Lifetime(process.name, process.incarnations)
-        seed = f"{self.plan.seed}/{process.name}/{process.incarnations}"
+        seed = f"{self.plan.draws}/{process.name}/{process.incarnations}"
         chance = random.Random(seed)
         incarnation = f"{chance.getrandbits(64):016x}"
         transport = SimTransport(self._network, life, process.gates)

@@ -44,6 +44,12 @@ def scenario(tmp_path, line):
         ("restart kubelet/n1 with scheduler.reserve_fence=get",
          "switch scheduler.reserve_fence is not read by kubelet/n1; it is by scheduler"),
         ("hosts none", "'none': want a number from 1"),
+        ("kill scheduler at=before:bind", "at=before:bind: no call is named 'bind'; want RESOURCE or RESOURCE/SUBRESOURCE"),
+        ("kill scheduler at=after:pods/bindings", "no call is named 'pods/bindings' (did you mean pods/binding?)"),
+        ("kill scheduler at=during:pods", "at=during:pods: want before: or after: and a call, not during:"),
+        ("kill scheduler at=sched.bindcall", "scheduler never logs 'sched.bindcall' (did you mean sched.bind_call?)"),
+        ("pause kubelet/n1 for=1s at=sched.assume", "at=sched.assume: kubelet never logs 'sched.assume'; want one of proc."),
+        ("kill * at=started", "at=started: no component logs 'started'"),
     ],
 )  # fmt: skip
 def test_a_fault_that_cannot_be_is_refused_before_anything_starts(tmp_path, line, message):
@@ -51,6 +57,19 @@ def test_a_fault_that_cannot_be_is_refused_before_anything_starts(tmp_path, line
         load_scenario(scenario(tmp_path, line))
 
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        "before:pods/binding",
+        "after:resourceclaims.resource.k8s.io/status",
+        "before:widgets.example.com",
+        "sched.assume",
+    ],
+)
+def test_a_site_that_the_component_passes_or_may_pass_is_taken(tmp_path, site):
+    assert load_scenario(scenario(tmp_path, f"kill scheduler at={site}")).steps[0].values["at"] == site
 
 
 def started_with(result_lines, component):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.api.switches import SwitchError
 from services.scenarios.run import load_scenario, plan_of
 from services.scenarios.script.scenario import ScriptError, parse_scenario
 from services.scenarios.script.value_types import parse_duration, parse_names
@@ -95,22 +94,25 @@ def test_one_process_may_have_switches_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "error", "message"),
+    ("line", "message"),
     [
+        ("set absent: PodUnbinding=false", "t.txt: set absent: no process or component is called so; want apiserver"),
+        ("set scheduler: PodUnbindin=false", "t.txt:2: no switch is called 'PodUnbindin'; did you mean PodUnbinding"),
+        ("set scheduler: PodUnbinding", "t.txt:2: 'PodUnbinding': want NAME=VALUE"),
+        ("set PodUnbinding=off", "t.txt:2: switch PodUnbinding='off': want true or false"),
+        ("set scheduler:", "t.txt:2: want: set scheduler: SWITCH=VALUE …"),
+        ("set", "t.txt:2: want: set [COMPONENT:] SWITCH=VALUE …"),
         (
-            "set absent: PodUnbinding=false",
-            ScriptError,
-            "set absent: no process or component is called so; want apiserver",
+            "set scheduler-second reserved_for.mode=pods",
+            "t.txt:2: set 'scheduler-second': want SWITCH=VALUE; to set it in one component or process, write",
         ),
-        ("set scheduler: PodUnbindin=false", SwitchError, "PodUnbindin"),
-        ("set scheduler: PodUnbinding", SwitchError, "want NAME=VALUE"),
     ],
 )
-def test_a_switch_for_no_component_or_of_no_name_is_refused_before_anything_starts(tmp_path, line, error, message):
+def test_a_switch_for_no_component_or_of_no_name_is_refused_before_anything_starts(tmp_path, line, message):
     path = tmp_path / "t.txt"
     path.write_text(f"# T\n{line}\nwait 1s\n")
 
-    with pytest.raises(error) as caught:
+    with pytest.raises(ScriptError) as caught:
         plan_of(load_scenario(path), seed=1)
 
     assert message in str(caught.value)
