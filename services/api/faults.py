@@ -1,4 +1,4 @@
-"""Faults: exceptions of keplab's own code, or of a plugin's, that end one evaluation or one attempt and no process. Pure.
+"""Faults: exceptions of keplab's own code or of a plugin's, which end one evaluation or attempt and no process. Pure.
 
     except Exception as error:
         faults.report("the expression null.ip()", error)
@@ -37,6 +37,10 @@ class _Faults:
         stack = "".join(traceback.format_exception(error))
         self.listener(_written(subject), _written(stack))
 
+    def forget(self) -> None:
+        """Remember no fault."""
+        self._known.clear()
+
 
 def _written(text: str) -> str:
     """Return the text with escapes in the place of what UTF-8 does not have."""
@@ -56,3 +60,8 @@ report: Final = _FAULTS.report
 def listen(listener: Listener) -> None:
     """Have every new fault of this process handed to the listener."""
     _FAULTS.listener = listener
+
+
+def forget() -> None:
+    """Have faults that were handed on before handed on again."""
+    _FAULTS.forget()
