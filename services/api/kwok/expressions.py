@@ -239,7 +239,7 @@ def _name_of(node: Any) -> str:
 def _status(pod: Any, container: str) -> Document:
     status = pod.get("status") if isinstance(pod, Mapping) else None
     statuses = status.get("containerStatuses") if isinstance(status, Mapping) else None
-    return next((each for each in statuses or () if isinstance(each, Mapping) and each.get("name") == container), {})
+    return next((each for each in statuses or () if isinstance(each, dict) and each.get("name") == container), {})
 
 
 def _both(name: str, params: tuple[Type, ...], result: Type, impl: Callable[..., Any]) -> tuple[Overload, ...]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from services.api import faults
 from services.api.documents import yaml_text
 from services.api.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, shown, weight
@@ -101,9 +103,14 @@ class Template:
         """Return what the text is as YAML. Raises: TemplateError when it is none."""
         text = self.fill(given, context)
         try:
-            return yaml_text.load(text)
+            found = yaml_text.load(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise TemplateError(f"what it gives is no YAML: {error}") from None
+        try:
+            msgspec.json.encode(found)
+            return found
+        except (TypeError, ValueError, RecursionError) as error:  # a key may be null, or a list
+            raise TemplateError(f"what it gives cannot be JSON: {error}") from None
         except Exception as error:
             raise self._internal(error) from error
 
