@@ -94,7 +94,7 @@ repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or c
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
 	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
 
-fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 100,000 texts, or N= of each; ONLY=rest|grpc|parsers, PLACE= one of them
+fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 100,000 texts, 50,000 expressions, or N= of each; ONLY=rest|grpc|parsers|expressions, PLACE= one of them
 	nice -n 10 $(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) $(if $(N),--cases $(N)) $(if $(ONLY),--only $(ONLY)) $(if $(PLACE),--place $(PLACE))
 
 watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour

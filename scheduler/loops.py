@@ -453,7 +453,10 @@ class Scheduler:
         if extenders is None or not extenders.are_interested(info):
             return profile.cycle.schedule(info, now)
         self._held_changes.hold()
-        return await extenders.schedule(profile, info, now, traceparent)
+        try:
+            return await extenders.schedule(profile, info, now, traceparent)
+        except Exception as error:
+            return profile.cycle.failed(error)
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
         """Evict whom PostFilter chose, and put the pod back."""

@@ -39,7 +39,10 @@ AGE_AS_DATE = Column("Age", AGE.source, "date", default=AGE.default, is_age=True
 
 def _cell(path: str, kind: str) -> Cell:
     def cell(document: Document, now_wall_s: float) -> Any:
-        found = jsonpath.find(path, document)
+        try:
+            found = jsonpath.find(path, document)
+        except jsonpath.JSONPathError:  # upstream leaves the cell empty, too
+            return None
         return _shown(found[0], kind, now_wall_s) if found else None
 
     return cell

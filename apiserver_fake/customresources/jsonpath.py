@@ -9,9 +9,15 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
+from services.api import faults
+
 Step = Callable[[Any], Iterable[Any]]
+VALUES_MAX = 100_000
+"""How many values a path may lead to: `[0,0][0,0]…` has two to the power of its steps."""
+_INDEX = re.compile(r"-?[0-9]{1,18}")
 
 _TOKENS = re.compile(
     r"""
@@ -22,7 +28,7 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE,
 )
-_SLICE = re.compile(r"(-?\d*):(-?\d*)(?::(\d+))?")
+_SLICE = re.compile(r"(-?[0-9]{0,18}):(-?[0-9]{0,18})(?::([0-9]{1,18}))?")
 _FILTER = re.compile(
     r"""\?\(\s*@(?P<path>(?:'[^']*'|"[^"]*"|[^=!<>'"])*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<value>.+?))?\s*\)"""
 )
@@ -68,10 +74,21 @@ def compiled(path: str) -> tuple[Step, ...]:
 
 
 def find(path: str, document: Any) -> list[Any]:
-    """Return what the path leads to, in document order; [] where nothing is. Raises: JSONPathError."""
+    """Return what the path leads to, in document order; [] where nothing is.
+
+    Raises: JSONPathError, also for more than 100,000 values.
+    """
     found: list[Any] = [document]
-    for step in compiled(path):
-        found = [value for each in found for value in step(each)]
+    try:
+        for step in compiled(path):
+            found = list(islice((value for each in found for value in step(each)), VALUES_MAX + 1))
+            if len(found) > VALUES_MAX:
+                raise JSONPathError(f"JSONPath {path!r} leads to more than {VALUES_MAX} values")
+    except JSONPathError:
+        raise
+    except Exception as error:
+        faults.report(f"the JSONPath {path}", error)
+        raise JSONPathError(f"JSONPath {path!r}: internal error: {faults.spoken(error)}") from error
     return found
 
 
@@ -125,11 +142,13 @@ def _parts(inside: str) -> list[str]:
 def _one(part: str, path: str) -> Step:
     if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"":
         return _member(part[1:-1])
-    if re.fullmatch(r"-?\d+", part):
+    if _INDEX.fullmatch(part):
         at = int(part)
         return lambda value: value[at : at + 1 or None] if isinstance(value, list) else ()
     if found := _SLICE.fullmatch(part):
         first, last, step = (int(each) if each else None for each in found.groups())
+        if step == 0:
+            raise JSONPathError(f"step must be > 0 in JSONPath {path!r}")
         return lambda value: value[first:last:step] if isinstance(value, list) else ()
     raise JSONPathError(f"invalid array index {part!r} in JSONPath {path!r}")
 

@@ -4,6 +4,7 @@ A pod belongs to the profile whose name is its `spec.schedulerName`, for life.
 Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,10 +12,13 @@ from typing import Any, Final
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.scheduling_cycle import Batching, SchedulingCycle
 from scheduler.framework.events import Registration
+from scheduler.framework.failures import failure_of
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
 from scheduler.framework.timing import PluginTimes, Turns, Watch
 from services.telemetry.metrics import Metrics, counter
+
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Profiles:
         # One queue has one order: that all profiles sort alike is validated.
         sort_key = profiles[0].runner.sort_key
         assert sort_key is not None, "that a profile has a QueueSort plugin is validated"
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] = sort_key
+        self.sort_key = last_when_failing(sort_key)
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -112,3 +116,16 @@ METRICS: Final[Metrics[Profiles]] = Metrics(
             lambda own: {(name, reason): count for name, batching in own.batching().items()
                          for reason, count in batching.flushed.items()}, "profile", "reason"),
 )  # fmt: skip
+
+
+def last_when_failing(sort_key: SortKey) -> SortKey:
+    """Return the order of the queue; a pod of which the QueueSort plugin raises comes last."""
+
+    def key(pod: PodInfo, since: float) -> tuple[float, ...]:
+        try:
+            return sort_key(pod, since)
+        except Exception as error:
+            failure_of(error, "QueueSort", "queue")
+            return (math.inf,)
+
+    return key

@@ -18,6 +18,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import Ranking, Result, ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import NO_NODES_AVAILABLE, NO_SEED, CycleError, CycleState, Diagnosis
+from scheduler.framework.failures import failure_in
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
 from services.api.seams import Random
@@ -207,6 +208,10 @@ class Batching:
         log = len(columns.log)
         self._batch = _Batch(fragments, pod, left, row, state.now, self._cycle, columns.epoch, log, is_plain)
 
+    def forget(self) -> None:
+        """Keep no list: the cycle that was to use or to leave one has failed."""
+        self._batch = None
+
     def _sit_out(self, pod: PodInfo) -> None:
         """Keep nothing for a while of a kind whose nodes are not full after one: its list would be of no use."""
         is_again = pod.signature == self._spacious
@@ -239,6 +244,18 @@ class SchedulingCycle:
 
     def schedule(self, pod: PodInfo, now: float, *, with_post_filter: bool = True) -> Result:
         """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
+        try:
+            return self._schedule(pod, now, with_post_filter=with_post_filter)
+        except Exception as error:
+            return self.failed(error)
+
+    def failed(self, error: Exception) -> CycleError:
+        """Return the end of a cycle in which something was raised, by a plugin or else; the batch is given up."""
+        if self.batching is not None:
+            self.batching.forget()
+        return CycleError(failure_in(error, self.runner.plugins_by_name).message)
+
+    def _schedule(self, pod: PodInfo, now: float, *, with_post_filter: bool) -> Result:
         self.rotation.cycle += 1
         if self.batching is not None and self.cache.columns.slots:
             hinted = self.batching.hint(pod, now, self.rotation.cycle)

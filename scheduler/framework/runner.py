@@ -15,6 +15,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
+from scheduler.framework.failures import failure_of
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
     BindCall,
@@ -243,7 +244,10 @@ class Runner:
         if first:
             plugins = sorted(plugins, key=lambda p: p.name != first)
         for plugin in plugins:
-            status = plugin.pre_enqueue(pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as error:
+                status = failure_of(error, "PreEnqueue", plugin.name)
             if not status.is_success:
                 return _of(status, plugin)
         return SUCCESS
@@ -291,7 +295,10 @@ class Runner:
             if not status.is_success:
                 return Prepared(status)
         for plugin in self._pre_filter if not state.irrelevant else self._concerned(self._pre_filter, state):
-            answer = plugin.pre_filter(state, pod, columns)
+            try:
+                answer = plugin.pre_filter(state, pod, columns)
+            except Exception as error:
+                answer = failure_of(error, "PreFilter", plugin.name)
             if answer is SKIP:  # what most plugins say of most pods
                 state.skip_filter.add(plugin.name)
                 continue
@@ -312,7 +319,11 @@ class Runner:
         """Note in the state which plugins have nothing to do with the pod; they are asked at no further point."""
         irrelevant = []
         for plugin in self._choosy:
-            status: Status = plugin.is_relevant_for_pod(state, pod)
+            status: Status
+            try:
+                status = plugin.is_relevant_for_pod(state, pod)
+            except Exception as error:
+                status = failure_of(error, "Relevance", plugin.name)
             if status.code is Code.SKIP:
                 irrelevant.append(plugin.name)
             elif not status.is_success:
@@ -389,7 +400,10 @@ class Runner:
         for plugin in self._filters:
             if plugin.name in state.skip_filter:
                 continue
-            status = plugin.filter(state, pod, node)
+            try:
+                status = plugin.filter(state, pod, node)
+            except Exception as error:
+                status = failure_of(error, "Filter", plugin.name)
             if not status.is_success:
                 return _of(status, plugin, f'running "{plugin.name}" filter plugin')
         return SUCCESS
@@ -516,7 +530,14 @@ class Runner:
         result: PostFilterResult | None = None
         messages: list[str] = []
         for plugin in self._post_filter if not state.irrelevant else self._concerned(self._post_filter, state):
-            latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
+            latest: PostFilterResult
+            try:
+                latest = plugin.post_filter(state, pod, columns, diagnosis)
+            except Exception as error:
+                status = _of(
+                    failure_of(error, "PostFilter", plugin.name), plugin, f'running PostFilter plugin "{plugin.name}"'
+                )
+                latest = PostFilterResult(status)
             if latest.status.is_success or latest.retry_with is not None:
                 return replace(latest, status=_of(latest.status, plugin))
             if latest.status.code is not Code.UNSCHEDULABLE:
@@ -535,7 +556,10 @@ class Runner:
         if state.record is not None:
             state.record.selected(node_name)
         for plugin in self._reserve if not state.irrelevant else self._concerned(self._reserve, state):
-            status = plugin.reserve(state, pod, node_name)
+            try:
+                status = plugin.reserve(state, pod, node_name)
+            except Exception as error:
+                status = failure_of(error, "Reserve", plugin.name)
             if state.record is not None:
                 state.record.answered("reserve", plugin.name, status)
             if not status.is_success:
@@ -546,13 +570,19 @@ class Runner:
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, last first."""
         for plugin in reversed(self._reserve if not state.irrelevant else self._concerned(self._reserve, state)):
-            plugin.unreserve(state, pod, node_name)
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception as error:  # what the others reserved is given back all the same
+                failure_of(error, "Unreserve", plugin.name)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
         for plugin in self._permit if not state.irrelevant else self._concerned(self._permit, state):
-            status, timeout_s = plugin.permit(state, pod, node_name)
+            try:
+                status, timeout_s = plugin.permit(state, pod, node_name)
+            except Exception as error:
+                status, timeout_s = failure_of(error, "Permit", plugin.name), 0.0
             if state.record is not None:
                 state.record.answered("permit", plugin.name, status, timeout_s)
             if status.code is Code.WAIT:
@@ -564,22 +594,31 @@ class Runner:
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
         """Return the first answer of PlacementFeasible that is not a yes, or success."""
         for plugin in self._placement:
-            status = plugin.placement_feasible(group, progress)
+            try:
+                status = plugin.placement_feasible(group, progress)
+            except Exception as error:
+                status = failure_of(error, "PlacementFeasible", plugin.name)
             if not status.is_success:
                 return _of(status, plugin)
         return SUCCESS
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
-        """Whether any PreBind plugin announces work (KEP-5278)."""
+        """Whether any PreBind plugin announces work (KEP-5278); one that raises is asked again by `pre_bind`."""
         plugins = self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state)
-        return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
+        try:
+            return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
+        except Exception:
+            return True
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
         for plugin in self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state):
-            if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
-                continue
-            status = await plugin.pre_bind(state, pod, node_name, client)
+            try:
+                if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
+                    continue
+                status = await plugin.pre_bind(state, pod, node_name, client)
+            except Exception as error:
+                status = failure_of(error, "PreBind", plugin.name)
             if state.record is not None:
                 state.record.answered("prebind", plugin.name, status)
             if not status.is_success:
@@ -589,7 +628,11 @@ class Runner:
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
         for plugin in self._bind if not state.irrelevant else self._concerned(self._bind, state):
-            answer = plugin.bind(state, pod, node_name)
+            answer: BindCall | Status
+            try:
+                answer = plugin.bind(state, pod, node_name)
+            except Exception as error:
+                answer = failure_of(error, "Bind", plugin.name)
             if state.record is not None:
                 state.record.answered("bind", plugin.name, SUCCESS if isinstance(answer, BindCall) else answer)
             if isinstance(answer, BindCall):
@@ -601,7 +644,10 @@ class Runner:
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run PostBind: the bind succeeded."""
         for plugin in self._post_bind if not state.irrelevant else self._concerned(self._post_bind, state):
-            plugin.post_bind(state, pod, node_name)
+            try:
+                plugin.post_bind(state, pod, node_name)
+            except Exception as error:  # the pod is bound, whatever follows
+                failure_of(error, "PostBind", plugin.name)
 
 
 def _of(status: Status, plugin: Any, running: str = "") -> Status:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from scheduler.framework.events import ClusterEvent, Hint, Registration
+from scheduler.framework.failures import failure_of
 from scheduler.framework.timing import Turns, Watch
 from scheduler.queue.queued_pod import QueuedPod
 
@@ -83,7 +84,8 @@ class Hints:
         began = watch.now() if watch is not None else 0.0
         try:
             answer = registration.hint is None or registration.hint(queued.info, old, new) is Hint.QUEUE
-        except Exception:  # a broken hint must not make a pod wait for ever: it counts as Queue
+        except Exception as error:  # a broken hint must not make a pod wait for ever: it counts as Queue
+            failure_of(error, f"queueing hint for {event.label}", plugin)
             answer = True
         if watch is not None:
             watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, watch.now() - began)

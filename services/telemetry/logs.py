@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import msgspec
 import structlog
 
+from services.api import faults
 from services.telemetry.pieces import Budget, by_age
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -63,6 +64,12 @@ def set_up(
     )
     # Libraries (grpc, asyncio, opentelemetry) speak through `logging`; they get the same shape.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_Bridge()], force=True)
+    faults.listen(_write_fault)
+
+
+def _write_fault(subject: str, stack: str) -> None:
+    """Write the line of an exception that ended one evaluation or attempt, and nothing else."""
+    structlog.get_logger().error("fault.caught", subject=subject, stack=stack)
 
 
 class _Lines:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
-from tests.fuzz import frames, parsers, rest
+from tests.fuzz import expressions, frames, parsers, rest
 
-PARTS = ("rest", "grpc", "parsers")
+PARTS = ("rest", "grpc", "parsers", "expressions")
 FRAME_GROUPS = 20
 """Frames are run in so many groups, so that one finding does not end all."""
 
@@ -57,6 +58,11 @@ def jobs(part, target):
     if part == "parsers":
         for name, parser in parsers.PARSERS.items():
             yield name, parsers.texts_for(parser), lambda text, name=name: parsers.check(name, text), None
+        return
+    if part == "expressions":
+        for name, surface in expressions.SURFACES.items():
+            seeds = st.integers(0, 2**63).map(surface.write)
+            yield name, seeds, lambda text, name=name: expressions.check(name, text), None
         return
     schemas = rest.schemas_of(target)
     if part == "grpc":

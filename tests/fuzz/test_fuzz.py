@@ -6,12 +6,12 @@ import pytest
 from apiserver_fake.registry import registry
 from apiserver_fake.registry.write import Write
 from services.api.wire import Response
-from tests.fuzz import frames, parsers, rest
+from tests.fuzz import expressions, frames, parsers, rest
 from tests.fuzz.running import findings, go
 from tests.fuzz.target import Target, valid_objects
 
 SEED = 1
-CASES = {"rest": 500, "grpc": 120, "parsers": 1_500}
+CASES = {"rest": 500, "grpc": 120, "parsers": 1_500, "expressions": 1_650}
 
 
 def quiet(text):
@@ -34,6 +34,31 @@ def test_as_40_generated_frames_are_answered_and_end_no_other_call(target):
 
 def test_as_40_generated_texts_are_read_or_refused():
     assert go("parsers", None, CASES["parsers"], SEED, report=quiet) == []
+
+
+def test_generated_expressions_over_every_function_have_a_value_or_an_error_of_their_language():
+    assert go("expressions", None, CASES["expressions"], SEED, report=quiet) == []
+
+
+def test_every_function_of_every_library_is_written_in_some_expression():
+    among = expressions.every_library()
+    wanted = {name for library in among for name in library.functions if "@" not in name} | {
+        name for library in among for name, _, _ in library.macros
+    }
+    assert wanted <= set(expressions.functions(among))
+    names = [expressions.Writer(seed, among).chosen for seed in range(3_000)]
+    assert set(expressions.functions(among)) == set(names)
+
+
+def test_an_exception_that_a_net_has_caught_is_found(monkeypatch):
+    def broken(*_):
+        raise IndexError("broken on purpose")
+
+    monkeypatch.setattr(expressions.libraries.kubernetes.addresses, "_parsed", broken)
+    expressions.libraries.kubernetes.addresses.ip.cache_clear()
+    found = "\n".join(go("expressions", None, 300, SEED, "language", report=quiet))
+    assert "IndexError: broken on purpose" in found
+    assert "repeat it: make fuzz ONLY=expressions PLACE=language N=300 SEED=1" in found
 
 
 def test_every_kind_has_a_valid_object_to_begin_with(target):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from services.api.cel import types
 from services.api.cel.checker import Checked
 from services.api.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, ObjectOf, Select
-from services.api.cel.values import size, type_name
+from services.api.cel.values import size, type_name, utf8
 
 MAX: Final = 2**64 - 1
 LIST_CREATED, MAP_CREATED, OBJECT_CREATED = 10, 30, 40
@@ -454,7 +454,7 @@ def _up(amount: float) -> int:
 
 def _traversed(value: Any) -> int:
     if isinstance(value, str):
-        return int(len(value.encode()) * TRAVERSAL)
+        return int(len(utf8(value)) * TRAVERSAL)
     if isinstance(value, bytes):
         return int(len(value) * TRAVERSAL)
     if isinstance(value, list | tuple):

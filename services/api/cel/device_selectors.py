@@ -19,7 +19,7 @@ from services.api.cel.environment import COST_LIMIT, KUBERNETES, CompileError, E
 from services.api.cel.libraries import extensions, kubernetes
 from services.api.cel.quantities import QUANTITY, Quantity, quantity
 from services.api.cel.types import ANY, BOOL, DYN, STRING, Type, map_of
-from services.api.cel.values import NoSuchKey, type_name
+from services.api.cel.values import NoSuchKey, type_name, utf8
 from services.api.cel.versions import semver
 from services.api.kinds.resourceslice import Device, DeviceAttribute
 
@@ -137,7 +137,7 @@ def compile_program(expression: str) -> Program:
 
 def _compiled(expression: str, among: Environment, unknown: Type) -> Program:
     """Return the program. `unknown`: the type of attributes, which may be what the expression yields."""
-    if len(expression.encode()) > LENGTH_MAX:
+    if len(utf8(expression)) > LENGTH_MAX:
         raise SelectorError(f"Too long: may not be more than {LENGTH_MAX} bytes")
     try:
         program = among.compile(expression)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from services.api import faults
 from services.api.cel import costs, types
 from services.api.cel.checker import Checked, Declarations, Fields, check
 from services.api.cel.costs import Range, Sizes
@@ -24,7 +25,7 @@ from services.api.cel.libraries.strings import strings
 from services.api.cel.literals import literal_issues
 from services.api.cel.syntax import CompileError, Macro, Node, parse
 from services.api.cel.types import Type
-from services.api.cel.values import EvaluationError
+from services.api.cel.values import EvaluationError, InternalError, well_formed
 
 KUBERNETES: Final = (
     standard.LIBRARY,
@@ -50,9 +51,13 @@ def _unknown(_: tuple[str, ...]) -> Range | None:
 
 
 class Program:
-    """A compiled expression. `type` is what it yields; `cost` what that takes, at least and at most."""
+    """A compiled expression. `type` is what it yields; `cost` what that takes, at least and at most.
 
-    def __init__(self, checked: Checked, declared: Declarations, cost: Range, limit: int) -> None:
+    No other exception than EvaluationError leaves an evaluation.
+    """
+
+    def __init__(self, text: str, checked: Checked, declared: Declarations, cost: Range, limit: int) -> None:
+        self._text = text
         self.type: Type = checked.types[checked.root]
         self.cost = cost
         self._limit = limit
@@ -84,7 +89,12 @@ class Program:
         """Return the value for variables in the order they were declared in. Raises: EvaluationError."""
         if self._counts:
             return self.measured(inputs)[0]
-        return self._run([0, 0, *inputs, *(None,) * self._places])
+        try:
+            return self._run([0, 0, *inputs, *(None,) * self._places])
+        except EvaluationError:
+            raise
+        except Exception as error:
+            raise _internal(self._text, error) from error
 
     def measured(self, inputs: Sequence[Any]) -> tuple[Any, int]:
         """Return the value and what it has cost. Raises: EvaluationError."""
@@ -98,17 +108,26 @@ class Program:
         return self._outcome([variables[name] for name in self._names])
 
     def _outcome(self, inputs: Sequence[Any]) -> tuple[Any, EvaluationError | None, int]:
-        if self._tracked is None:
-            planner = Planner(self._checked, self._declared, tracked=True)
-            self._tracked = planner.plan(self._checked.root), planner.size - FIRST - len(self._names)
-        run, places = self._tracked
-        frame: Frame = [0, self._limit, *inputs, *(None,) * places]
+        frame: Frame = [0, self._limit, *inputs]
         try:
+            if self._tracked is None:
+                planner = Planner(self._checked, self._declared, tracked=True)
+                self._tracked = planner.plan(self._checked.root), planner.size - FIRST - len(self._names)
+            run, places = self._tracked
+            frame += (None,) * places
             return run(frame), None, frame[SPENT]
         except EvaluationError as error:
             return None, error, frame[SPENT]
         except CostLimitExceeded:
             return None, EvaluationError(CANCELLED), frame[SPENT]
+        except Exception as error:
+            return None, _internal(self._text, error), frame[SPENT]
+
+
+def _internal(text: str, error: Exception) -> InternalError:
+    """Report the exception and return the error that the evaluation ends with."""
+    faults.report(f"the expression {text}", error)
+    return InternalError(f"internal error: {faults.spoken(error)}")
 
 
 class Environment:
@@ -143,13 +162,22 @@ class Environment:
 
     def compiled(self, expression: str) -> Program:
         """Return the program, compiled anew; `compile` remembers. Raises: CompileError, EvaluationError."""
+        try:
+            return self._compiled(expression)
+        except (CompileError, EvaluationError):
+            raise
+        except Exception as error:
+            raise _internal(expression, error) from error
+
+    def _compiled(self, expression: str) -> Program:
+        expression = well_formed(expression)
         root = parse(expression, self._macros)
         checked, issues = check(root, self._declared)
         issues = issues or literal_issues(checked)
         if issues:
             raise CompileError(expression, issues)
         cost = costs.estimated(checked, self._sizes)
-        return Program(checked, self._declared, cost, self._limit)
+        return Program(expression, checked, self._declared, cost, self._limit)
 
 
 __all__ = ["KUBERNETES", "CompileError", "Environment", "EvaluationError", "Program", "types"]

@@ -288,8 +288,7 @@ class Planner:
         if name == "_+_" and self._appends(operands):
             return self._appended(operands)
         runs = [self.plan(each) for each in operands]
-        statics = [self._static(each) for each in operands]
-        if len(overloads) == 1 and not any(map(_is_open, statics)):
+        if len(overloads) == 1 and all(map(self._is_sure, operands, overloads[0].params)):
             function: Callable[..., Any] = overloads[0].impl
         else:
             function = _dispatched(name, overloads)
@@ -297,12 +296,29 @@ class Planner:
             value = function(*(run([0, values.UINT_MAX]) for run in runs))
             return lambda frame: value
         pattern = operands[1] if name in _PATTERNS and len(operands) > 1 else None
-        if pattern is not None and _is_constant(pattern):
-            regex.compiled(runs[1]([0, values.UINT_MAX]))
+        if pattern is not None and _is_constant(pattern) and type(text := runs[1]([0, values.UINT_MAX])) is str:
+            regex.compiled(text)
         charge = charge_of(name, overloads[0].id) if self._tracked else None
         if name == "@in" and _is_table(operands[1]):
             charge = 0 if self._tracked else None  # cel-go looks it up in a table
         return _invoked(function, runs, charge)
+
+    def _is_sure(self, node: Node, wanted: Type) -> bool:
+        """Whether what is wanted is certain to come: the value of a variable may be null, or of another type."""
+        if wanted.is_dynamic or wanted.kind == "parameter":
+            return True
+        found = self._static(node)
+        if found.name != wanted.name or _is_open(found):
+            return False
+        match node:
+            case Literal():
+                return True
+            case ListOf(items=items, optional=optional):
+                return not optional and all(self._is_sure(each, wanted.params[0]) for each in items)
+            case Call():
+                overloads = self._checked.overloads.get(node, ())
+                return len(overloads) == 1 and not _is_open(overloads[0].result)
+        return False
 
     def _is_type(self, node: Node) -> bool:
         return self._checked.names.get(node) in self._declared.type_names
@@ -525,7 +541,7 @@ def _dispatched(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     if name in ("_==_", "_!=_"):
         return overloads[0].impl
     known: dict[tuple[type, ...], Callable[..., Any]] = {}
-    cacheable = not any(param.kind in ("list", "map") for each in overloads for param in each.params)
+    cacheable = not any(_looks_inside(param) for each in overloads for param in each.params)
 
     def call(*args: Any) -> Any:
         key = tuple(map(type, args))
@@ -568,6 +584,13 @@ def _no_overload(name: str, args: tuple[Any, ...]) -> EvaluationError:
     if name == "size" or name in _FOLDED:
         return EvaluationError(f"no such overload: {name}")
     return EvaluationError(f"no such overload: {name}({', '.join(map(type_name, args))})")
+
+
+def _looks_inside(param: Type) -> bool:
+    """Whether a value is of the type only if the first of what it contains is."""
+    return param.kind in ("list", "map") and not all(
+        each.is_dynamic or each.kind == "parameter" for each in param.params
+    )
 
 
 def _matches(param: Type, value: Any) -> bool:

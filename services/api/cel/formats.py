@@ -15,7 +15,7 @@ from typing import Final
 
 from services.api.cel import times, urls
 from services.api.cel.types import object_of
-from services.api.cel.values import EvaluationError, register
+from services.api.cel.values import EvaluationError, register, utf8
 
 FORMAT: Final = object_of("kubernetes.NamedFormat")
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -63,7 +63,7 @@ def _shaped(pattern: str, most: int, text: str) -> Problems:
     shape = re.compile(pattern)
 
     def problems(value: str) -> list[str]:
-        found = [f"must be no more than {most} characters"] if len(value.encode()) > most else []
+        found = [f"must be no more than {most} characters"] if len(utf8(value)) > most else []
         return found if shape.fullmatch(value) else [*found, text]
 
     return problems
@@ -92,7 +92,7 @@ def _qualified(value: str) -> list[str]:
         )
     if not name:
         found.append("name part must be non-empty")
-    elif len(name.encode()) > 63:
+    elif len(utf8(name)) > 63:
         found.append("name part must be no more than 63 characters")
     if not re.fullmatch(_NAME, name):
         found.append(f"name part {_NAME_RULE}")

@@ -5,6 +5,7 @@ Source: kubernetes/kubernetes staging/src/k8s.io/apimachinery/pkg/api/resource/q
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -52,8 +53,11 @@ class Quantity:
         return self.nanos // 10**9
 
     def as_float(self) -> float:
-        """Return the nearest double."""
-        return self.nanos / 10**9
+        """Return the nearest double; an infinity where none is near."""
+        try:
+            return self.nanos / 10**9
+        except OverflowError:
+            return math.inf if self.nanos > 0 else -math.inf
 
     def sign(self) -> int:
         """Return -1, 0 or 1."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import re2
 
-from services.api.cel.values import EvaluationError
+from services.api.cel.values import EvaluationError, well_formed
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
@@ -33,7 +33,7 @@ _SPOKEN: Final = (
 def compiled(pattern: str) -> Any:
     """Return the compiled pattern. Raises: EvaluationError."""
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(well_formed(pattern), _OPTIONS)
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
         raise EvaluationError(f"error parsing regexp: {_spoken(reason, pattern)}") from None
@@ -50,12 +50,12 @@ def _spoken(reason: str, pattern: str) -> str:
 
 def matches(text: str, pattern: str) -> bool:
     """Return whether the pattern is found anywhere in the text. Raises: EvaluationError."""
-    return compiled(pattern).search(text) is not None
+    return compiled(pattern).search(well_formed(text)) is not None
 
 
 def find(text: str, pattern: str) -> str:
     """Return the first match; empty if there is none. Raises: EvaluationError."""
-    found = compiled(pattern).search(text)
+    found = compiled(pattern).search(well_formed(text))
     return "" if found is None else str(found[0])
 
 
@@ -63,7 +63,7 @@ def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Return the matches from left to right, at most `limit` unless it is negative. Raises: EvaluationError."""
     found: list[str] = []
     end = -1
-    for match in compiled(pattern).finditer(text):
+    for match in compiled(pattern).finditer(well_formed(text)):
         if limit >= 0 and len(found) >= limit:
             break
         if match.start() == match.end() == end:

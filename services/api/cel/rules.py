@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from services.api.cel import schemas, types
 from services.api.cel.environment import CANCELLED, KUBERNETES, CompileError, Environment, EvaluationError, Program
 from services.api.cel.schemas import Declared, Schema
-from services.api.cel.values import NONE, Optional
+from services.api.cel.values import NONE, Optional, utf8
 
 RULES: Final = "x-kubernetes-validations"
 CALL_LIMIT, OBJECT_LIMIT = 1_000_000, 10_000_000
@@ -508,7 +508,7 @@ class Rules:
             run.left -= cost
             if error is None and isinstance(text, str):
                 said = text.strip()
-                detail = said if len(said.encode()) <= MESSAGE_MAX and "\n" not in said else ""
+                detail = said if len(utf8(said)) <= MESSAGE_MAX and "\n" not in said else ""
         if not detail:
             message = str(rule.text.get("message") or "")
             detail = message.strip() if message else f"failed rule: {rule.named}"

@@ -13,7 +13,6 @@ Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/common/{schem
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from services.api.cel.checker import Fields
 from services.api.cel.costs import Range, Sizes
 from services.api.cel.syntax import RESERVED
 from services.api.cel.types import Type, list_of, map_of, object_of
-from services.api.cel.values import Duration, EvaluationError, Timestamp, equal, whole
+from services.api.cel.values import Duration, EvaluationError, Timestamp, equal, utf8, whole
 
 Schema = Mapping[str, Any]
 REQUEST_MAX: Final = 3 * 1024 * 1024
@@ -158,7 +157,7 @@ def _declared_object(schema: Schema, name: str) -> Declared:
         if said is not None:
             fields[said] = found
         if each in required and inner.get("default") is None:
-            least += len(each.encode()) + found.least_bytes + 4
+            least += len(utf8(each)) + found.least_bytes + 4
     return Declared(schema, object_of(name), least, fields=fields)
 
 
@@ -172,7 +171,7 @@ def _declared_text(schema: Schema) -> Declared:
     if limit is not None:
         most = 4 * max(limit, 0)  # a limit is of characters, and costs are of bytes
     elif enum := schema.get("enum"):
-        most = max((len(each.encode()) for each in enum if isinstance(each, str)), default=0)
+        most = max((len(utf8(each)) for each in enum if isinstance(each, str)), default=0)
     else:
         most = REQUEST_MAX - 2
     return Declared(schema, types.STRING, 2, most)
@@ -353,7 +352,7 @@ def _moment(text: str) -> Timestamp:
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise EvaluationError(f"Invalid byte formatted string {text}") from None
 
 

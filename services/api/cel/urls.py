@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from services.api.cel.types import opaque
-from services.api.cel.values import EvaluationError, register
+from services.api.cel.values import EvaluationError, register, utf8
 
 URL: Final = opaque("kubernetes.URL")
 _HEX: Final = re.compile(rb"%([0-9a-fA-F]{2})")
@@ -45,7 +45,7 @@ class Url:
         """Return the path as it was written, if that is a way to write it; else escaped anew."""
         if self.path == "*" or _KEPT.issuperset(self.path):
             return self.path
-        return "".join(chr(byte) if chr(byte) in _PATH else f"%{byte:02X}" for byte in _unescaped(self.path.encode()))
+        return "".join(chr(byte) if chr(byte) in _PATH else f"%{byte:02X}" for byte in _unescaped(utf8(self.path)))
 
     def query_values(self) -> dict[str, list[str]]:
         """Return the query's values by key; what cannot be read is left out."""
@@ -62,7 +62,7 @@ register(Url, URL)
 
 
 def _text(part: str) -> str:
-    return _unescaped(part.replace("+", " ").encode()).decode(errors="replace")
+    return _unescaped(utf8(part.replace("+", " "))).decode(errors="replace")
 
 
 def _unescaped(part: bytes) -> bytes:
@@ -123,7 +123,7 @@ def _parsed(text: str) -> tuple[Url | None, str]:
             return None, "net/url: invalid userinfo"
         if reason := _host_problem(host):
             return None, reason
-        host = _unescaped(host.encode()).decode(errors="replace")
+        host = _unescaped(utf8(host)).decode(errors="replace")
     if wrong := _wrong_escape(rest):
         return None, f'invalid URL escape "{wrong}"'
     return Url(scheme, host, rest, query), ""

@@ -26,6 +26,10 @@ class EvaluationError(ValueError):
     """The expression has no value for these variables; the text is cel-go's."""
 
 
+class InternalError(EvaluationError):
+    """The evaluation ended by an exception that is none of the language; cel-go calls its panics so, too."""
+
+
 class NoSuchKey(EvaluationError):
     """A map does not have the key, or an object the field."""
 
@@ -39,6 +43,19 @@ def whole(digits: str) -> int:
     Python refuses to convert thousands of digits, and what comes of it is compared with a type's bounds.
     """
     return int(digits if len(digits) <= DIGITS_MAX else digits.lstrip("0")[:DIGITS_MAX] or "0")
+
+
+def utf8(text: str) -> bytes:
+    """Return the text's bytes; a lone surrogate, which UTF-8 does not have, becomes U+FFFD, as Go reads it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return well_formed(text).encode()
+
+
+def well_formed(text: str) -> str:
+    """Return the text with U+FFFD in the place of lone surrogates."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Uint(int):
@@ -205,6 +222,10 @@ def shown(value: Any) -> str:
     """Return a value as an error names it."""
     if type(value) is bool:
         return "true" if value else "false"
+    if value is None:
+        return "null"
+    if type(value) is float and not math.isfinite(value):
+        return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"
     return str(value)
 
 
@@ -240,12 +261,12 @@ def at_index(holder: Any, key: Any) -> Any:
 
 
 def _place(key: Any) -> int:
-    if type(key) is int or type(key) is Uint:
-        return int(key)
-    if type(key) is float:
-        if key == math.floor(key):
+    if type(key) is int:
+        return key
+    if type(key) is Uint or type(key) is float:
+        if INT_MIN <= key <= INT_MAX and key == math.floor(key):
             return int(key)
-        raise EvaluationError(f"unsupported index value {key} in list")
+        raise EvaluationError(f"unsupported index value {shown(key)} in list")
     raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
 
 

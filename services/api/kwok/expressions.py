@@ -232,12 +232,14 @@ class Expressions:
 
 
 def _name_of(node: Any) -> str:
-    return str(node["metadata"]["name"]) if isinstance(node, Mapping) and "metadata" in node else str(node)
+    metadata = node.get("metadata") if isinstance(node, Mapping) else None
+    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else str(node)
 
 
 def _status(pod: Any, container: str) -> Document:
-    statuses = pod["status"]["containerStatuses"] if isinstance(pod, Mapping) and "status" in pod else ()
-    return next((each for each in statuses if each.get("name") == container), {})
+    status = pod.get("status") if isinstance(pod, Mapping) else None
+    statuses = status.get("containerStatuses") if isinstance(status, Mapping) else None
+    return next((each for each in statuses or () if isinstance(each, dict) and each.get("name") == container), {})
 
 
 def _both(name: str, params: tuple[Type, ...], result: Type, impl: Callable[..., Any]) -> tuple[Overload, ...]:
@@ -246,7 +248,10 @@ def _both(name: str, params: tuple[Type, ...], result: Type, impl: Callable[...,
 
 
 def _scaled(given: Quantity, by: float) -> Quantity:
-    return Quantity(round(given.nanos * by), whole=False)
+    try:
+        return Quantity(round(given.nanos * by), whole=False)
+    except (OverflowError, ValueError):  # an infinity, NaN, or more than any double
+        raise EvaluationError("integer overflow") from None
 
 
 def _part(given: Quantity, by: float) -> Quantity:
@@ -254,7 +259,10 @@ def _part(given: Quantity, by: float) -> Quantity:
         raise EvaluationError("division by zero")
     if isinstance(by, int):
         return Quantity(abs(given.nanos) // abs(by) * (1 if (given.nanos < 0) == (by < 0) else -1), whole=False)
-    return Quantity(round(given.nanos / by), whole=False)
+    try:
+        return Quantity(round(given.nanos / by), whole=False)
+    except (OverflowError, ValueError):
+        raise EvaluationError("integer overflow") from None
 
 
 _NUMBERS: Final = (("int64", INT), ("uint64", UINT), ("double", DOUBLE))

@@ -16,7 +16,7 @@ Source: google/cel-spec doc/langdef.md; kubernetes/kubernetes staging/src/k8s.io
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -73,12 +73,26 @@ def stddev(values: Sequence[float]) -> float | None:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / len(values))
 
 
+def _of_numbers(
+    name: str, figure: Callable[[Sequence[float]], float | None]
+) -> Callable[[Sequence[Any]], float | None]:
+    """Return the function of a list. It raises EvaluationError where the numbers have none: a sum above all doubles."""
+
+    def call(items: Sequence[Any]) -> float | None:
+        try:
+            return figure(_numbers(items))
+        except (OverflowError, ValueError) as error:
+            raise error if isinstance(error, EvaluationError) else EvaluationError(f"{name}(): {error}") from None
+
+    return call
+
+
 _NUMBERS: Final = list_of(DYN)
 STATISTICS: Final = Library(
     {
         "quantile": (on("list_quantile_double", (_NUMBERS, DOUBLE), DYN, _quantile),),
-        "mean": (on("list_mean", (_NUMBERS,), DYN, lambda items: mean(_numbers(items))),),
-        "stddev": (on("list_stddev", (_NUMBERS,), DYN, lambda items: stddev(_numbers(items))),),
+        "mean": (on("list_mean", (_NUMBERS,), DYN, _of_numbers("mean", mean)),),
+        "stddev": (on("list_stddev", (_NUMBERS,), DYN, _of_numbers("stddev", stddev)),),
     }
 )
 

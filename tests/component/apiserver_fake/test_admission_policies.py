@@ -610,3 +610,51 @@ async def test_kinds_that_definitions_add_are_examined_and_can_be_parameters(cal
     two = pod("two")
     two["spec"]["containers"].append({"name": "d", "image": "i:1"})
     await call.refusal("create", "pods", body=two)
+
+
+@scene
+async def test_a_policy_formats_a_number_with_thirty_digits_and_decides_by_it(call):
+    await call.policy("p", {"expression": "'%.30f'.format([double(object.metadata.name.size())]) == '3.' + '0000000000' + '0000000000' + '0000000000'"})  # fmt: skip
+    await call("create", "pods", body=pod("abc"))
+    assert 422 == (await call.refusal("create", "pods", body=pod("ab")))["code"]
+
+
+@pytest.mark.parametrize(
+    "expression", ["null.ip() == ip('1.1.1.1')", "[dyn(1)][dyn(double('NaN'))] == 1", "[dyn(1), dyn('a')].sum() == 1"]
+)
+def test_a_validation_without_a_value_is_a_refusal(expression):
+    @scene
+    async def run(call):
+        await call.policy("p", {"expression": expression})
+        refused = await call.refusal("create", "pods", body=pod())
+        assert (422, True) == (refused["code"], f"expression '{expression}' resulted in error: " in refused["message"])
+        dry = await call.refusal("create", "pods", body=pod(), dry_run=True)
+        assert 422 == dry["code"]
+
+    run()
+
+
+FAULTY = {"expression": "object.metadata.name.startsWith('p')"}
+
+
+def test_a_fault_in_an_expression_refuses_the_request_wherever_it_is_written(monkeypatch):
+    @scene
+    async def run(call):
+        await call.policy("valid", FAULTY)
+        await call.policy("variable", {"expression": "variables.is"}, variables=[{"name": "is", **FAULTY}])
+        await call.policy("condition", {"expression": "true"}, matchConditions=[{"name": "is", **FAULTY}])
+        await call.mutation(
+            "mutates",
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{metadata: Object.metadata{labels: {'a': object.metadata.name.lowerAscii()}}}"}},
+            reinvocationPolicy="Never",
+        )  # fmt: skip
+        monkeypatch.setattr("services.api.cel.evaluator._matches", lambda *_: {}["broken on purpose"])
+        refused = await call.refusal("create", "pods", body=pod())
+        assert (True, True) == (400 <= refused["code"] < 500, "internal error: KeyError" in refused["message"])
+        for name in ("valid", "variable", "condition"):
+            await call("delete", f"validatingadmissionpolicybindings.{GROUP}", f"{name}-b")
+        refused = await call.refusal("create", "pods", body=pod())
+        assert "internal error: KeyError" in refused["message"]
+        assert refused["code"] < 500 or refused["reason"] == "InternalError"
+
+    run()

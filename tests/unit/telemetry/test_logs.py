@@ -7,6 +7,7 @@ import logging
 import pytest
 import structlog
 
+from services.api import faults
 from services.telemetry import logs
 
 
@@ -41,3 +42,19 @@ def test_another_sentence_of_the_same_library_is_logged_at_once(lines):
     say(1000.1, "refused")
 
     assert ["no answer", "refused"] == [line["message"] for line in lines()]
+
+
+def test_a_fault_that_ended_one_evaluation_is_a_line_with_its_subject_and_stack(lines):
+    try:
+        {}["a"]
+    except KeyError as error:
+        faults.report("the expression null.ip() of this test", error)
+
+    [line] = lines()
+    assert ("error", "scheduler", "fault.caught", "the expression null.ip() of this test") == (
+        line["level"],
+        line["comp"],
+        line["event"],
+        line["subject"],
+    )
+    assert "KeyError: 'a'" == line["stack"].splitlines()[-1]

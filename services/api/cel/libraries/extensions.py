@@ -31,6 +31,9 @@ def _of_non_zero(value: Any) -> Optional:
 
 
 def _unwrapped(items: Any) -> list[Any]:
+    for each in items:
+        if type(each) is not Optional:
+            raise EvaluationError(f"value {shown(each)} is not optional")
     return [each.value for each in items if each.present]
 
 

@@ -30,7 +30,7 @@ from services.api.cel.types import (
     optional_of,
 )
 from services.api.cel.urls import URL, Url
-from services.api.cel.values import NONE, Duration, EvaluationError, Optional, Uint, equal
+from services.api.cel.values import NONE, Duration, EvaluationError, Optional, Uint, equal, type_name
 from services.api.cel.versions import SEMVER, Semver
 
 _A: Final = types.parameter("A")
@@ -196,31 +196,57 @@ URLS: Final = Library(
 )
 
 
+_RANKED: Final = frozenset(what.name for _, what in _COMPARABLE)
+_NUMBERS: Final = frozenset((int, Uint, float))
+
+
+def _compared(one: Any, two: Any) -> int:
+    """Return 1 where the first comes after the second, -1 where it comes before, and 0 else.
+
+    Only the first item of a list decides which overload it is, so that others may be of other types. Upstream ignores
+    that these have no order, nor NaN any. Raises: EvaluationError for what is never compared, such as null.
+    """
+    if type_name(two) not in _RANKED:
+        raise EvaluationError("no such overload")
+    if type(one) in _NUMBERS and type(two) in _NUMBERS:
+        if float in (type(one), type(two)):
+            one, two = float(one), float(two)
+    elif type(one) is not type(two):
+        return 0
+    return int(one > two) - int(one < two)
+
+
 def _is_sorted(items: Any) -> bool:
-    return all(not items[place - 1] > items[place] for place in range(1, len(items)))
+    return all(_compared(items[place - 1], items[place]) != 1 for place in range(1, len(items)))
 
 
 def _sum(zero: Any) -> Callable[[Any], Any]:
-    overloads = {
-        str(each.params[0]): each.impl for each in STANDARD.functions["_+_"] if each.params[0] == each.params[1]
-    }
-    names = {int: "int", Uint: "uint", float: "double", Duration: "google.protobuf.Duration"}
-    plus = overloads[names[type(zero)]]
-
     def call(items: Any) -> Any:
         total = zero
         for each in items:
+            plus = _PLUS.get((type_name(total), type_name(each)))
+            if plus is None:
+                raise EvaluationError("no such overload")
             total = plus(total, each)
         return total
 
     return call
 
 
-def _extreme(name: str, choose: Callable[[Any], Any]) -> Callable[[Any], Any]:
+_PLUS: Final = {tuple(param.name for param in each.params): each.impl for each in STANDARD.functions["_+_"]}
+
+
+def _extreme(name: str, makes_way: int) -> Callable[[Any], Any]:
+    """Return the function that keeps an item until it compares so with a later one."""
+
     def call(items: Any) -> Any:
         if not items:
             raise EvaluationError(f"{name} called on empty list")
-        return choose(items)
+        found = items[0]
+        for each in items[1:]:
+            if _compared(found, each) == makes_way:
+                found = each
+        return found
 
     return call
 
@@ -247,10 +273,10 @@ LISTS: Final = Library(
             tuple(each for each in _COMPARABLE if each[0] in _ZEROS),
         ),
         "max": _each(
-            lambda name, what: on(f"list_{name}_max_{name}", (list_of(what),), what, _extreme("max", max)), _COMPARABLE
+            lambda name, what: on(f"list_{name}_max_{name}", (list_of(what),), what, _extreme("max", -1)), _COMPARABLE
         ),
         "min": _each(
-            lambda name, what: on(f"list_{name}_min_{name}", (list_of(what),), what, _extreme("min", min)), _COMPARABLE
+            lambda name, what: on(f"list_{name}_min_{name}", (list_of(what),), what, _extreme("min", 1)), _COMPARABLE
         ),
         "indexOf": (on("list_a_index_of_int", (list_of(_A), _A), INT, _index),),
         "lastIndexOf": (on("list_a_last_index_of_int", (list_of(_A), _A), INT, _last_index),),

@@ -41,6 +41,7 @@ from services.api.cel.values import (
     equal,
     is_in,
     is_same,
+    utf8,
     whole,
 )
 from services.api.cel.values import type_of as type_of_value
@@ -161,13 +162,21 @@ _NUMBERS: Final = ("int64", "uint64", "double")
 
 
 def _as_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Return the comparison of a whole number with a double: both as doubles, as cel-go has it."""
-    return lambda one, two: compare(float(one), float(two))
+    """Return the comparison of numbers one of which is a double: both as doubles, as cel-go has it."""
+
+    def call(one: Any, two: Any) -> bool:
+        if one != one or two != two:
+            raise EvaluationError("NaN values cannot be ordered")
+        return compare(float(one), float(two))
+
+    return call
 
 
 def _orders(name: str, compare: Callable[[Any, Any], bool]) -> tuple[Overload, ...]:
-    same = [of(f"{name}_{kind}", (what, what), BOOL, compare) for kind, what in _ORDERED]
     kinds, as_doubles = dict(_ORDERED), _as_doubles(compare)
+    same = [
+        of(f"{name}_{kind}", (what, what), BOOL, as_doubles if what == DOUBLE else compare) for kind, what in _ORDERED
+    ]
     mixed = [
         of(f"{name}_{one}_{two}", (kinds[one], kinds[two]), BOOL, as_doubles if "double" in (one, two) else compare)
         for one in _NUMBERS
@@ -269,7 +278,7 @@ def _size(value: Any) -> int:
 
 _CONVERSIONS: Final[Mapping[str, tuple[Overload, ...]]] = {
     "bool": (of("bool_to_bool", (BOOL,), BOOL, lambda v: v), of("string_to_bool", (STRING,), BOOL, _text_to_bool)),
-    "bytes": (of("bytes_to_bytes", (BYTES,), BYTES, lambda v: v), of("string_to_bytes", (STRING,), BYTES, str.encode)),
+    "bytes": (of("bytes_to_bytes", (BYTES,), BYTES, lambda v: v), of("string_to_bytes", (STRING,), BYTES, utf8)),
     "double": (
         of("double_to_double", (DOUBLE,), DOUBLE, lambda v: v),
         of("int64_to_double", (INT,), DOUBLE, float),

@@ -9,14 +9,23 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
 from services.api.cel import times
 from services.api.cel.declarations import Library, of, on
 from services.api.cel.libraries.standard import double_text
 from services.api.cel.types import DYN, INT, STRING, Type, list_of
-from services.api.cel.values import Duration, EvaluationError, Timestamp, Uint, type_name, value_of
+from services.api.cel.values import (
+    INT_MAX,
+    Duration,
+    EvaluationError,
+    Timestamp,
+    Uint,
+    type_name,
+    utf8,
+    value_of,
+    whole,
+)
 
 _SPACE: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -95,7 +104,9 @@ def _quote(text: str) -> str:
     return '"' + "".join(_QUOTED.get(each, each) for each in text) + '"'
 
 
-_CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.([^a-zA-Z%]*))?(.)?)", re.DOTALL)
+_CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.([0-9]*))?(.)?)", re.DOTALL)
+PRECISION_MAX: Final = 1074
+"""The digits that a double has behind the point at most: what is asked for beyond are zeros, without end."""
 
 
 class FormatError(EvaluationError):
@@ -119,20 +130,13 @@ def formatted(pattern: str, args: Any, *, constant: Callable[[int], bool] = lamb
         if match[1]:
             found.append("%")
             continue
-        if match[3] is None:
-            raise EvaluationError("unexpected end of string")
-        precision = 6
-        if match[2] is not None:
-            if not match[2].isdigit():
-                raise EvaluationError(
-                    "could not parse formatting clause: error while parsing precision: error while converting "
-                    f'precision to integer: strconv.Atoi: parsing "{match[2]}": invalid syntax'
-                )
-            precision = int(match[2])
-        if match[3] not in _CLAUSES:
-            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{match[3]}"')
         if used >= len(args):
             raise EvaluationError(f"index {used} out of range")
+        if match[0] == "%":
+            raise EvaluationError("unexpected end of string")
+        precision = _precision(match)
+        if match[3] not in _CLAUSES:
+            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{match[3]}"')
         if constant(used):
             try:
                 found.append(_CLAUSES[match[3]](args[used], precision))
@@ -142,6 +146,25 @@ def formatted(pattern: str, args: Any, *, constant: Callable[[int], bool] = lamb
     if used < len(args):
         raise EvaluationError(f"too many arguments supplied to string.format (expected {used}, got {len(args)})")
     return "".join((*found, pattern[at:]))
+
+
+def _precision(clause: re.Match[str]) -> int:
+    """Return the digits that a clause asks for behind the point. Raises: EvaluationError."""
+    digits = clause[2]
+    if digits is None:
+        return 6
+    reason = ""
+    if clause[3] is None:
+        reason = "could not find end of precision specifier"
+    elif not digits:
+        reason = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
+    elif (asked := whole(digits)) > INT_MAX:
+        reason = f'error while converting precision to integer: strconv.Atoi: parsing "{digits}": value out of range'
+    elif asked > PRECISION_MAX:
+        reason = f"precision {asked} exceeds maximum allowed precision {PRECISION_MAX}"
+    else:
+        return asked
+    raise EvaluationError(f"could not parse formatting clause: error while parsing precision: {reason}")
 
 
 def _refused(clause: str, kinds: str, value: Any) -> EvaluationError:
@@ -215,11 +238,7 @@ def _fixed(value: Any, precision: int) -> str:
         return special
     if type(value) is not float:
         raise _refused("fixed-point", "doubles", value)
-    return (
-        f"{Decimal(value).quantize(Decimal(1).scaleb(-precision), ROUND_HALF_EVEN):,}"
-        if abs(value) < 1e20
-        else (f"{value:,.{precision}f}")
-    )
+    return f"{value:,.{precision}f}"
 
 
 def _scientific(value: Any, _: int) -> str:
@@ -251,7 +270,7 @@ def _hex(value: Any, _: int) -> str:
     if type(value) in (int, Uint):
         return format(int(value), "x")
     if isinstance(value, str):
-        return value.encode().hex()
+        return utf8(value).hex()
     if isinstance(value, bytes):
         return value.hex()
     raise _refused_as("hex", "integers, byte buffers, and strings", value)

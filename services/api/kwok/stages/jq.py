@@ -17,10 +17,16 @@ from typing import Any
 
 import msgspec
 
+from services.api import faults
 from services.api.errors import UNREADABLE
 
 COMMAS_MAX = 12
-"""`(., .) | (., .) | …` has two to the power of its commas values; nothing else here grows but with the input."""
+"""`(., .) | (., .) | …` has two to the power of its commas values."""
+WORDS_MAX, NESTED_MAX = 250, 25
+"""How many words a filter has, and how many brackets may be open: each is a function that calls the next."""
+VALUES_MAX = 100_000
+"""How many values one evaluation goes through: `.a[] == .a[]` has the square of what is in `.a`."""
+DIGITS_MAX = 400
 
 Filter = Callable[[Any], Iterator[Any]]
 
@@ -54,13 +60,18 @@ class Query:
         if text.count(",") > COMMAS_MAX:
             raise JqError(f"{text[:40]!r}…: {text.count(',')} commas, want at most {COMMAS_MAX}")
         self.text = text
-        self._run = _Parser(text).whole()
+        self._limit = _Limit()
+        self._run = _Parser(text, self._limit).whole()
 
     def values(self, given: Any) -> list[Any] | None:
-        """Return what the expression gives, in order; None when it does not fit the input."""
+        """Return what the expression gives, in order; None when it does not fit the input, or is too much work."""
+        self._limit.left = VALUES_MAX
         try:
             return list(self._run(given))
         except JqError:
+            return None
+        except Exception as error:
+            faults.report(f"the jq expression {self.text}", error)
             return None
 
     @property
@@ -68,6 +79,23 @@ class Query:
         """The fields the expression begins with: `.metadata.labels["a"]` begins with metadata, labels."""
         begun = re.match(r"\s*((?:\.[A-Za-z_]\w*)+)", self.text)
         return tuple(begun[1].split(".")[1:]) if begun else ()
+
+
+class _Limit:
+    """How many more values the evaluation that is under way may go through."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = VALUES_MAX
+
+    def of(self, values: Iterator[Any]) -> Iterator[Any]:
+        """Yield the values. Raises: JqError when they are too many."""
+        for each in values:
+            self.left -= 1
+            if self.left < 0:
+                raise JqError(f"more than {VALUES_MAX} values")
+            yield each
 
 
 def _kind(value: Any) -> int:
@@ -100,8 +128,7 @@ def _at(value: Any, key: Any) -> Any:
     if isinstance(value, dict) and isinstance(key, str):
         return value.get(key)
     if isinstance(value, list) and _kind(key) == 3:
-        place = math.floor(key)
-        return value[place] if -len(value) <= place < len(value) else None
+        return value[math.floor(key)] if -len(value) <= key < len(value) else None
     raise JqError(f"cannot index {type(value).__name__} by {key!r}")
 
 
@@ -159,10 +186,11 @@ def _identity(value: Any) -> Iterator[Any]:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, limit: _Limit) -> None:
+        self._text, self._limit = text, limit
         self._tokens: list[tuple[str, str]] = []
         self._next = 0
+        self._open = 0
         at = 0
         while at < len(text.rstrip()):
             match = _TOKEN.match(text, at)
@@ -170,6 +198,8 @@ class _Parser:
                 raise JqError(f"{text!r}: unexpected {text[at:].strip()[:20]!r}")
             self._tokens.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
             at = match.end()
+            if len(self._tokens) > WORDS_MAX:
+                raise JqError(f"{text[:40]!r}…: more than {WORDS_MAX} words")
 
     def whole(self) -> Filter:
         made = self._pipe()
@@ -198,11 +228,14 @@ class _Parser:
     # --- operators, loosest first ---
 
     def _pipe(self) -> Filter:
-        left = self._comma()
-        if not self._accepts("|"):
-            return left
-        right = self._pipe()
-        return lambda v: (out for mid in left(v) for out in right(mid))
+        self._open += 1
+        if self._open > NESTED_MAX:
+            raise JqError(f"{self._text[:40]!r}…: more than {NESTED_MAX} brackets in each other")
+        made = self._comma()
+        while self._accepts("|"):
+            made = _piped(made, self._comma())
+        self._open -= 1
+        return made
 
     def _comma(self) -> Filter:
         parts = [self._alternative()]
@@ -214,7 +247,11 @@ class _Parser:
         left = self._logical()
         if not self._accepts("//"):
             return left
+        self._open += 1
+        if self._open > NESTED_MAX:
+            raise JqError(f"{self._text[:40]!r}…: more than {NESTED_MAX} alternatives")
         right = self._alternative()
+        self._open -= 1
 
         def run(value: Any) -> Iterator[Any]:
             found: list[Any] = []
@@ -229,7 +266,7 @@ class _Parser:
     def _logical(self, word: str = "or") -> Filter:
         left = self._logical("and") if word == "or" else self._comparison()
         while self._accepts(word):
-            left = _both(left, self._logical("and") if word == "or" else self._comparison(), word)
+            left = self._limited(_both(left, self._logical("and") if word == "or" else self._comparison(), word))
         return left
 
     def _comparison(self) -> Filter:
@@ -239,7 +276,12 @@ class _Parser:
             return left
         right = self._postfix()
         compare = _COMPARISONS[sign]
-        return lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v))
+        return self._limited(lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v)))
+
+    def _limited(self, of: Filter) -> Filter:
+        """Return the filter whose values are counted."""
+        limit = self._limit
+        return lambda v: limit.of(of(v))
 
     def _postfix(self) -> Filter:
         made = self._term()
@@ -264,10 +306,10 @@ class _Parser:
 
     def _bracket(self, of: Filter) -> Filter:
         if self._accepts("]"):
-            return lambda v: (out for each in of(v) for out in _each(each))
+            return self._limited(lambda v: (out for each in of(v) for out in _each(each)))
         key = self._pipe()
         self._expects("]")
-        return _indexed(of, key)
+        return self._limited(_indexed(of, key))
 
     def _term(self) -> Filter:
         kind, text = self._peek()
@@ -275,7 +317,7 @@ class _Parser:
         if kind == "field":
             return _indexed(_identity, _constant(text[1:]))
         if kind in ("text", "number"):
-            return _constant(_text(text) if kind == "text" else float(text) if "." in text else int(text))
+            return _constant(_text(text) if kind == "text" else _number(text))
         if text == ".":
             kind, text = self._peek()
             if kind != "text":
@@ -314,8 +356,17 @@ def _text(token: str) -> str:
     return text
 
 
+def _number(token: str) -> int | float:
+    """Return a number as it is written; one that is larger than any double is infinite."""
+    return float(token) if "." in token or len(token) > DIGITS_MAX else int(token)
+
+
 def _constant(value: Any) -> Filter:
     return lambda _v: iter((value,))
+
+
+def _piped(left: Filter, right: Filter) -> Filter:
+    return lambda v: (out for mid in left(v) for out in right(mid))
 
 
 def _indexed(of: Filter, key: Filter) -> Filter:

@@ -94,6 +94,33 @@ def float_text(value: float) -> str:
     return f"{'-' * sign}{head}{'.' + rest if rest else ''}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
+TEXT_MAX = 1 << 20
+"""How many characters a function may give."""
+TEXT_UNIT = 64
+"""So many characters weigh as much as a number."""
+
+
+def weight(value: Any) -> int:
+    """Return how much a value is: its numbers, texts and entries; what is above the work of a whole filling is cut."""
+    found, waiting = 0, [value]
+    while waiting and found < 1_000_000:
+        each = waiting.pop()
+        found += 1
+        if isinstance(each, str):
+            found += len(each) // TEXT_UNIT
+        elif isinstance(each, Mapping):
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+    return found
+
+
+def _sized(length: int) -> None:
+    """Raise: ValueError for a text that would be longer than may be."""
+    if length > TEXT_MAX:
+        raise ValueError(f"{length} characters: want at most {TEXT_MAX}")
+
+
 def _json(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
@@ -101,6 +128,7 @@ def _json(value: Any) -> str:
 def _yaml(value: Any, indent: int = 0) -> str:
     """KWOK's: block YAML; with `indent`, begun on a new line and moved in by two blanks each."""
     text = yaml_text.dump(value)
+    _sized(len(text) + 2 * max(indent, 0) * (1 + text.count("\n")))
     return ("\n" + text).replace("\n", "\n" + "  " * indent) if indent > 0 else text
 
 
@@ -156,17 +184,29 @@ def _len(value: Any) -> int:
 def _int(value: Any) -> int:
     """Sprig's cast: what is no number is 0."""
     try:
-        return int(value, 0) if isinstance(value, str) else int(value or 0)
-    except (ValueError, TypeError):
+        found = int(value, 0) if isinstance(value, str) else int(value or 0)
+    except (ValueError, TypeError, OverflowError):
         return 0
+    return 0 if isinstance(value, str) and _int64(found) != found else _int64(found)
+
+
+def _int64(number: int) -> int:
+    """Return the number as Go has it in 64 bits, where sums and products begin again."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _float(value: Any) -> float:
     """Sprig's cast: what is no number is 0."""
     try:
         return float(value or 0)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
+
+
+def _whole(function: Callable[[float], int], value: Any) -> float:
+    """Return a double rounded to a whole number; one that is none stays as it is."""
+    found = _float(value)
+    return float(function(found)) if math.isfinite(found) else found
 
 
 def _float_quotient(first: Any, *others: Any) -> float:
@@ -248,13 +288,25 @@ def _print(*values: Any) -> str:
 
 
 def _indent(spaces: int, text: str) -> str:
+    _sized(len(text) + max(spaces, 0) * (1 + text.count("\n")))
     return " " * spaces + text.replace("\n", "\n" + " " * spaces)
+
+
+def _replaced(old: str, new: str, text: str) -> str:
+    _sized(len(text) + text.count(old) * len(new))
+    return text.replace(old, new)
+
+
+def _joined(sign: str, values: Sequence[Any]) -> str:
+    texts = [shown(each) for each in values]
+    _sized(sum(map(len, texts)) + len(sign) * len(texts))
+    return sign.join(texts)
 
 
 def _until(count: Any) -> list[int]:
     """Sprig's: the numbers below, at most so many that a template can be filled."""
     number = _int(count)
-    if number > COUNT_MAX:
+    if abs(number) > COUNT_MAX:
         raise ValueError(f"{number}: want at most {COUNT_MAX}")
     return list(range(number)) if number >= 0 else list(range(0, number, -1))
 
@@ -277,11 +329,11 @@ FUNCTIONS: dict[str, Function] = {
     "Quote": lambda v: _json(v) if isinstance(v, str) else _json(_json(v)),  # of no text: its JSON as a text
     "YAML": _yaml,
     # Sprig's
-    "add": lambda *v: sum(_int(each) for each in v),
-    "add1": lambda v: _int(v) + 1,
+    "add": lambda *v: _int64(sum(_int(each) for each in v)),
+    "add1": lambda v: _int64(_int(v) + 1),
     "addf": lambda *v: sum(_float(each) for each in v),
     "atoi": _int,
-    "ceil": lambda v: float(math.ceil(_float(v))),
+    "ceil": lambda v: _whole(math.ceil, v),
     "coalesce": lambda *v: next((each for each in v if each), None),
     "contains": lambda part, text: part in text,
     "default": lambda otherwise, given=None: given if given else otherwise,
@@ -290,7 +342,7 @@ FUNCTIONS: dict[str, Function] = {
     "divf": _float_quotient,
     "empty": lambda v: not v,
     "float64": _float,
-    "floor": lambda v: float(math.floor(_float(v))),
+    "floor": lambda v: _whole(math.floor, v),
     "first": lambda v: v[0] if v else None,
     "get": lambda v, key: v.get(key, ""),
     "hasKey": lambda v, key: key in v,
@@ -299,7 +351,7 @@ FUNCTIONS: dict[str, Function] = {
     "indent": _indent,
     "int": _int,
     "int64": _int,
-    "join": lambda sign, v: sign.join(shown(each) for each in v),
+    "join": _joined,
     "keys": lambda v: sorted(v),
     "last": lambda v: v[-1] if v else None,
     "list": lambda *v: list(v),
@@ -307,13 +359,13 @@ FUNCTIONS: dict[str, Function] = {
     "max": lambda *v: max(_int(each) for each in v),
     "min": lambda *v: min(_int(each) for each in v),
     "mod": lambda a, b: _int(a) - _quotient(a, b) * _int(b),
-    "mul": lambda first, *v: math.prod(_int(each) for each in (first, *v)),
+    "mul": lambda first, *v: _int64(math.prod(_int(each) for each in (first, *v))),
     "mulf": lambda first, *v: math.prod(_float(each) for each in (first, *v)),
     "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
     "quote": lambda *v: " ".join(_json(shown(each)) for each in v if each is not None),
-    "replace": lambda old, new, text: text.replace(old, new),
+    "replace": _replaced,
     "round": _round,
-    "sub": lambda a, b: _int(a) - _int(b),
+    "sub": lambda a, b: _int64(_int(a) - _int(b)),
     "subf": lambda first, *v: _float(first) - sum(_float(each) for each in v),
     "ternary": lambda yes, no, which: yes if which else no,
     "toJson": _json,

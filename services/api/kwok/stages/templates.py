@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from services.api.documents import yaml_text
-from services.api.kwok.stages.template_functions import FUNCTIONS, NAMES, Context, Function, shown
+import msgspec
 
-DEPTH_MAX = 100
-"""Templates that include each other deeper than this are taken to have no end."""
+from services.api import faults
+from services.api.documents import yaml_text
+from services.api.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, shown, weight
+
+DEPTH_MAX = 50
+"""Templates that include each other deeper than this are taken to have no end; nor do brackets and blocks nest more."""
+WORK_MAX = 1_000_000
+"""What one filling may take: a step each, and what functions give by its weight. No loop makes it endless."""
 
 _ACTION = re.compile(r"\{\{(-(?=\s))?(/\*.*?\*/|(?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.DOTALL)
 _TOKEN = re.compile(
@@ -86,16 +91,33 @@ class Template:
     def fill(self, given: Any, context: Context = NO_CONTEXT) -> str:
         """Return the text for this object. Raises: TemplateError naming the line."""
         run = _Run(given, self._defined, {**self._dialect.functions, **context.functions()})
-        run.nodes(self._body, given)
+        try:
+            run.nodes(self._body, given)
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise self._internal(error) from error
         return "".join(run.out)
 
     def fill_yaml(self, given: Any, context: Context) -> Any:
         """Return what the text is as YAML. Raises: TemplateError when it is none."""
         text = self.fill(given, context)
         try:
-            return yaml_text.load(text)
-        except ValueError as error:
+            found = yaml_text.load(text)
+        except (ValueError, TypeError, RecursionError) as error:
             raise TemplateError(f"what it gives is no YAML: {error}") from None
+        try:
+            msgspec.json.encode(found)
+            return found
+        except (TypeError, ValueError, RecursionError) as error:  # a key may be null, or a list
+            raise TemplateError(f"what it gives cannot be JSON: {error}") from None
+        except Exception as error:
+            raise self._internal(error) from error
+
+    def _internal(self, error: Exception) -> TemplateError:
+        """Report the exception and return the error that the filling ends with."""
+        faults.report(f"the template {self.text}", error)
+        return TemplateError(f"internal error: {faults.spoken(error)}")
 
 
 class _Left(Exception):
@@ -111,12 +133,20 @@ class _Run:
         self.variables: list[tuple[str, Any]] = [("$", given)]
         self._defined = defined
         self._depth = 0
+        self._left = WORK_MAX
+
+    def spend(self, work: int) -> None:
+        """Take it off what this filling may take. Raises: TemplateError when nothing is left."""
+        self._left -= work
+        if self._left < 0:
+            raise TemplateError(f"it takes more than {WORK_MAX} steps")
 
     def nodes(self, body: Body, dot: Any) -> None:
         """Add what these give to `out`; variables they declare end with them."""
         mark = len(self.variables)
         try:
             for node in body:
+                self.spend(1)
                 node(self, dot)
         finally:
             del self.variables[mark:]
@@ -144,11 +174,13 @@ class _Run:
         raise TemplateError(f"variable {name} is not declared")
 
     def called(self, name: str, arguments: Sequence[Any]) -> Any:
-        """Return what a function gives."""
+        """Return what a function gives. Raises: TemplateError: what a function raises is due to its arguments."""
         try:
-            return self.functions[name](*arguments)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise TemplateError(f"{name}: {error}") from None
+            found = self.functions[name](*arguments)
+        except Exception as error:
+            raise TemplateError(f"{name}: {faults.spoken(error) if not str(error) else error}") from None
+        self.spend(weight(found))
+        return found
 
 
 Node = Callable[[_Run, Any], object]
@@ -230,9 +262,12 @@ def _unquoted(text: str) -> str:
 
     def meaning(match: re.Match[str]) -> str:
         code = match[1]
-        if code[0] in "xuU":
-            return chr(int(code[1:], 16))
-        return chr(int(code, 8)) if code.isdigit() else _ESCAPES.get(code, code)
+        if code[0] in "xuU" and len(code) > 1:
+            number = int(code[1:], 16)
+            if number > 0x10FFFF or 0xD800 <= number < 0xE000:
+                raise TemplateError(f"{text}: {match[0]} is no character")
+            return chr(number)
+        return chr(int(code, 8)) if re.fullmatch("[0-7]{3}", code) else _ESCAPES.get(code, code)
 
     return _ESCAPE.sub(meaning, text[1:-1])
 
@@ -240,7 +275,7 @@ def _unquoted(text: str) -> str:
 def _number(text: str) -> int | float:
     try:
         return int(text, 0) if text.lstrip("+-").lower().startswith("0x") else int(text)
-    except ValueError:
+    except ValueError:  # digits behind a point, an exponent, or too many digits
         return float(text)
 
 
@@ -251,6 +286,7 @@ class _Parser:
         self._tokens: tuple[_Token, ...] = ()
         self._at = 0
         self._loops = 0
+        self._open = 0
         self.defined: dict[str, Body] = {}
         self.line = 1
 
@@ -281,7 +317,9 @@ class _Parser:
             if word == "define":
                 name = self._name(word)
                 self._done()
+                self._enter()
                 self.defined[name] = self.body(("end",))[0]
+                self._open -= 1
             else:
                 nodes.append(self._statement(word))
         if "" not in until:
@@ -311,7 +349,13 @@ class _Parser:
         written = self._dialect.written
         return lambda run, dot: run.out.append(written(pipeline(run, dot)))
 
+    def _enter(self) -> None:
+        self._open += 1
+        if self._open > DEPTH_MAX:
+            raise self._error(f"more than {DEPTH_MAX} brackets and blocks in each other")
+
     def _branch(self, kind: str) -> Node:
+        self._enter()
         pipeline = self._pipeline(loops=kind == "range")
         self._loops += kind == "range"
         body, ended = self.body(("end", "else"))
@@ -326,6 +370,7 @@ class _Parser:
             else:
                 self._done()
                 otherwise, _ = self.body(("end",))
+        self._open -= 1
         return _range(pipeline, body, otherwise) if kind == "range" else _if(kind, pipeline, body, otherwise)
 
     def _name(self, word: str) -> str:
@@ -434,7 +479,9 @@ class _Parser:
                 return lambda run, dot: call(run, dot, ())
         if token.text != "(":
             raise self._error(f"unexpected {token.text!r} in action")
+        self._enter()
         value = self._commands()
+        self._open -= 1
         closing = self._take()
         if closing is None or closing.text != ")":
             raise self._error("a ) is missing")
@@ -539,6 +586,8 @@ def _items(value: Any, line: int) -> Iterator[tuple[Any, Any]]:
     elif isinstance(value, list | tuple):
         yield from enumerate(value)
     elif isinstance(value, int) and not isinstance(value, bool):
+        if value > COUNT_MAX:
+            raise TemplateError(f"line {line}: range over {shown(value)[:40]}: want at most {COUNT_MAX}")
         for number in range(value):
             yield number, number
     else:

@@ -64,3 +64,17 @@ def test_a_path_that_cannot_be_read_is_an_error_that_shows_it(path):
 def test_a_path_without_brackets_is_a_list_of_names():
     assert names(".spec.replicas") == ("spec", "replicas")
     assert names(r".spec.a\.b") == ("spec", "a.b")
+
+
+def test_a_path_that_leads_to_too_many_values_is_an_error():
+    nested = [1]
+    for _ in range(20):
+        nested = [nested]
+    with pytest.raises(JSONPathError, match="leads to more than 100000 values"):
+        find("[0,0]" * 20, nested)
+
+
+@pytest.mark.parametrize("path", ["[::0]", f"[{'9' * 5000}]", "[²]"])
+def test_an_index_or_step_that_is_none_is_an_error_of_the_path(path):
+    with pytest.raises(JSONPathError):
+        find(path, [1])

@@ -74,3 +74,19 @@ def test_an_expression_with_many_alternatives_is_refused_before_it_takes_for_eve
 )
 def test_lengths_keys_and_indices_are_as_in_libjq(expression, given, values):
     assert Query(expression).values(given) == values
+
+
+@pytest.mark.parametrize("text", ["(" * 30 + "." + ")" * 30, "." + "a" * 3 + ".b" * 300, " // ".join(["."] * 30)])
+def test_a_filter_is_refused_that_nests_or_goes_on_too_far(text):
+    with pytest.raises(JqError, match="more than"):
+        Query(text)
+
+
+def test_an_index_beyond_any_list_leads_to_null():
+    assert [None] == Query(f".[{'9' * 400}.5]").values([1])
+    assert [None] == Query(f".[{'9' * 5000}]").values([1])
+
+
+def test_a_filter_that_goes_through_too_many_values_does_not_fit():
+    assert Query(".[] == .[]").values(list(range(500))) is None
+    assert 100 * 100 == len(Query(".[] == .[]").values(list(range(100))))

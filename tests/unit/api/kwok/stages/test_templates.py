@@ -142,3 +142,42 @@ def test_a_dialect_has_functions_and_a_way_to_write_of_its_own():
     assert Template("{{ twice .v }} {{ .v }}", dialect=dialect).fill({"v": 2}) == "<4> <2>"
     with pytest.raises(TemplateError, match="function 'Now' is not supported"):
         Template("{{ Now }}", dialect=dialect)
+
+
+WORK = (
+    ("{{ range 10000000000 }}x{{ end }}", "line 1: range over 10000000000: want at most 10000"),
+    ("{{ range 9000 }}{{ range 9000 }}x{{ end }}{{ end }}", "it takes more than 1000000 steps"),
+    ("{{ indent 9999999999 .metadata.name }}", "line 1: indent: 10000000000 characters: want at most 1048576"),
+    ('{{ replace "" (toString (until 9999)) (toString (until 9999)) }}', "characters: want at most 1048576"),
+    ("{{ $x := list 1 }}{{ range 99 }}{{ $x = list $x $x }}{{ end }}{{ $x }}", "it takes more than 1000000 steps"),
+    ('{{ "\\ud800" }}', "\\ud800 is no character"),
+    ("{{ until -9999999999 }}", "want at most 10000"),
+    ("null: 1", "what it gives cannot be JSON"),
+)
+
+
+@pytest.mark.parametrize(("text", "message"), WORK)
+def test_a_template_without_end_or_measure_is_an_error_of_the_template(text, message):
+    with pytest.raises(TemplateError) as raised:
+        Template(text).fill_yaml({"metadata": {"name": "a"}}, Context(""))
+    assert message in str(raised.value)
+
+
+def test_brackets_and_blocks_nest_to_a_depth():
+    for text in ("{{ " + "(" * 60 + "1" + ")" * 60 + " }}", "{{ if . }}" * 60 + "{{ end }}" * 60):
+        with pytest.raises(TemplateError, match="more than 50 brackets and blocks in each other"):
+            Template(text)
+
+
+def test_whole_numbers_have_64_bits_as_in_go():
+    text = "{{ mul 9223372036854775807 2 }} {{ add1 9223372036854775807 }} {{ int (float64 .big) }} {{ ceil (float64 .inf) }}"
+    assert "-2 -9223372036854775808 0 +Inf" == Template(text).fill({"big": float("inf"), "inf": float("inf")})
+
+
+def test_a_fault_in_a_function_of_the_context_is_an_error_of_the_template(monkeypatch):
+    def broken(*_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("services.api.kwok.stages.templates._fields", broken)
+    with pytest.raises(TemplateError, match="internal error: RecursionError: too deep"):
+        Template("{{ .metadata.name }}").fill({})

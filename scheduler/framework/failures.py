@@ -1,0 +1,54 @@
+"""What a plugin's exception becomes: the error of the attempt in which the plugin was called. Pure.
+
+The pod of that attempt fails with the message, and is tried again like after any other error; the queue goes on. Out of
+memory is no plugin's error: the process ends by it.
+
+Source: upstream `pkg/scheduler/framework/runtime/framework.go`: the messages; a panic ends the process there.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scheduler.framework.status import Status, failed
+from services.api import faults
+
+_RUNNING: Final = {
+    "pre_score": 'running PreScore plugin "{}"',
+    "post_filter": 'running PostFilter plugin "{}"',
+    **dict.fromkeys(("filter", "filter_all", "explain_all"), 'running "{}" filter plugin'),
+    **dict.fromkeys(("score", "score_all"), 'running Score plugins: plugin "{}" failed with'),
+    "normalize": 'running Normalize on Score plugins: plugin "{}" failed with',
+}
+
+
+def failure_of(error: Exception, point: str, plugin: str) -> Status:
+    """Report what a plugin raised at an extension point, and return it as the plugin's answer. Raises: MemoryError."""
+    if isinstance(error, MemoryError):
+        raise error
+    faults.report(f'{point} of the plugin "{plugin}"', error)
+    return failed(f"internal error: {faults.spoken(error)}")
+
+
+def failure_in(error: Exception, plugins: Mapping[str, Any]) -> Status:
+    """Return the status of a cycle that an exception has ended, and which plugin of the profile raised it, if one did.
+
+    Raises: MemoryError.
+    """
+    plugin, method = _culprit(error, plugins)
+    status = failure_of(error, method or "scheduling cycle", plugin)
+    running = _RUNNING.get(method, 'running plugin "{}"').format(plugin) if plugin else ""
+    return failed(f"{running}: {status.message}" if running else status.message)
+
+
+def _culprit(error: Exception, plugins: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the first plugin on the way to where the exception was raised, and its method; empty without one."""
+    found, step = "", error.__traceback__
+    method = ""
+    while step is not None:
+        code, names = step.tb_frame.f_code, step.tb_frame.f_locals
+        own = names.get(code.co_varnames[0]) if code.co_argcount else None
+        found = found or next((name for name, plugin in plugins.items() if plugin is own), "")
+        if found and own is plugins[found] and method not in _RUNNING:  # what decorates it comes before the method
+            method = code.co_name
+        step = step.tb_next
+    return found, method
