@@ -84,9 +84,11 @@ def break_future(server, monkeypatch):
     start = server.start
 
     def begin(who, request):
+        if request.name != "x":
+            return start(who, request)
         future = asyncio.get_running_loop().create_future()
         future.set_exception(RuntimeError("broken on purpose"))
-        return future if request.name == "x" else start(who, request)
+        return future
 
     monkeypatch.setattr(server, "start", begin)
 
