@@ -121,7 +121,8 @@ _TRAILING_COMMA = "Illegal trailing comma"
 def syntax_error(body: bytes) -> str:
     """Return what Go's decoder says is wrong with JSON text, "" where its grammar is kept."""
     try:
-        json.loads(body)
+        # A character a byte, as Go's scanner reads it.
+        json.loads(body.decode("latin-1"))
     except json.JSONDecodeError as error:
         at = error.pos
         at += error.msg.startswith(_TRAILING_COMMA)
@@ -133,11 +134,21 @@ def syntax_error(body: bytes) -> str:
             where = "after array element"
         if error.msg == "Invalid \\escape":
             rest = rest[1:] or " "
-        shown = "\\'" if rest[0] == "'" else rest[0]
-        return f"invalid character '{shown}' {where}"
+        return f"invalid character {_quoted(rest[0])} {where}"
     except (ValueError, RecursionError):
         return ""
     return ""
+
+
+_ESCAPES = dict(zip("\a\b\f\n\r\t\v\\'", (f"\\{each}" for each in "abfnrtv\\'"), strict=True))
+
+
+def _quoted(char: str) -> str:
+    """Return one character of a byte's value as Go quotes it."""
+    if char.isprintable() and char not in _ESCAPES:
+        return f"'{char}'"
+    code = f"\\x{ord(char):02x}" if char.isascii() else f"\\u{ord(char):04x}"
+    return f"'{_ESCAPES.get(char, code)}'"
 
 
 def _is_in_list(text: str) -> bool:
@@ -183,7 +194,7 @@ def _repeated_keys(body: bytes) -> list[str]:
             for index, member in enumerate(value):
                 look(member, f"{path}[{index}]")
 
-    look(json.loads(body, object_pairs_hook=_Pairs), "")
+    look(json.loads(body.decode(), object_pairs_hook=_Pairs), "")
     return list(dict.fromkeys(found))
 
 

@@ -67,6 +67,7 @@ from services.api.errors import (
     Conflict,
     Forbidden,
     NotFound,
+    Timeout,
     Unauthorized,
 )
 from services.api.identity import (
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
+GONE_TEXT = "the caller has gone before its answer"
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
@@ -494,7 +496,8 @@ class ApiServer:
     def start(self, identity: Identity, request: Request, kind: SpanKind = "server") -> Response | Awaitable[Response]:
         """Begin a call and return its answer, or what to await for it. `kind`: internal for a call of this process.
 
-        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses.
+        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses, and so is what
+        a bug answers: every call that begins is counted once as ended.
         """
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
         began, is_write = self._clock.now(), request.verb in MUTATING
@@ -502,14 +505,14 @@ class ApiServer:
         if request.subresource:
             try:
                 request = as_unbind(request, self._seams.switches)
-            except ApiError as error:
-                response = refusal(error)
+            except Exception as error:
+                response = _answer_to(error, request)
                 self._finish(identity, request, span, began, response)
                 return response
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
-            return self._read_newest(identity, request, span, began)
+            return self._finished(identity, request, span, began, self._read_newest(identity, request))
         try:
             if is_write and request.at:
                 raise BadRequest(f"at: {request.at}: the past can be read, not changed")
@@ -521,32 +524,45 @@ class ApiServer:
                 return self._start_write_again(identity, request, span, began)
             response = refusal(error)
         except NotYet as wait:
-            return self._read_later(identity, request, wait.rv, span, began)
-        except ApiError as error:
-            response = refusal(error)
+            return self._finished(identity, request, span, began, self._read_later(identity, request, wait.rv))
+        except Exception as error:
+            response = _answer_to(error, request)
         self._finish(identity, request, span, began, response)
         return response
 
-    async def _read_newest(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
-        """Read what was newest when the call began, whichever server wrote it (S5, S13)."""
+    async def _finished(
+        self, identity: Identity, request: Request, span: Span, began: float, answering: Awaitable[Response]
+    ) -> Response:
+        """Return the answer to a call that takes a while, which is counted and logged however it ends."""
+        response = refusal(Timeout(GONE_TEXT))
         try:
-            await self._journal.confirm()
-            response = self._read(identity, request)
-        except ApiError as error:
-            response = refusal(error)
-        self._finish(identity, request, span, began, response)
+            response = await answering
+        except Exception as error:
+            response = _answer_to(error, request)
+        finally:
+            self._finish(identity, request, span, began, response)
         return response
+
+    async def _read_newest(self, identity: Identity, request: Request) -> Response:
+        """Read what was newest when the call began, whichever server wrote it (S5, S13). Raises: ApiError."""
+        await self._journal.confirm()
+        return self._read(identity, request)
 
     async def _start_write_again(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
         """Begin a write that was refused by what this server knew: what allows it may be another server's write."""
+        response: Response | None = refusal(Timeout(GONE_TEXT))
         try:
             await self._journal.confirm()
             begun = self._start_write(identity, request, span, began)
-            return begun if isinstance(begun, Response) else await asyncio.shield(begun)
-        except ApiError as error:
-            response = refusal(error)
-        self._finish(identity, request, span, began, response)
-        return response
+            response = None  # from now on the write counts itself
+        except Exception as error:
+            response = _answer_to(error, request)
+        finally:
+            if response is not None:
+                self._finish(identity, request, span, began, response)
+        if response is not None:
+            return response
+        return begun if isinstance(begun, Response) else await asyncio.shield(begun)
 
     def _start_write(
         self, identity: Identity, request: Request, span: Span, began: float
@@ -573,7 +589,8 @@ class ApiServer:
             return known
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
-            return self._delete_collection(identity, request, span, began)
+            deleting = self._delete_collection(identity, request, span)
+            return self._finished(identity, request, span, began, deleting)
         if span.trace_id:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
@@ -606,13 +623,14 @@ class ApiServer:
         )
         if session is None:
             return self.writer.submit(operation)
-        task = asyncio.create_task(self._admit(operation, session, identity, request, span, began))
+        admitting = self._admit(operation, session, identity, request, span.traceparent)
+        task = asyncio.create_task(self._finished(identity, request, span, began, admitting))
         self._admitted[task] = None
         task.add_done_callback(lambda done: self._admitted.pop(done, None))
         return task
 
     async def _admit(
-        self, operation: Operation, session: Session, identity: Identity, request: Request, span: Span, began: float
+        self, operation: Operation, session: Session, identity: Identity, request: Request, traceparent: str
     ) -> Response:
         """Commit a write after webhooks were asked about it, again whenever what they saw is not what is committed."""
         response: Response | None = None
@@ -622,15 +640,10 @@ class ApiServer:
                 operation.plan(self.store.stage())
             except Pending as pending:
                 try:
-                    answer = await self._admission.answer(pending, operation.deadline_s, span.traceparent)
+                    answer = await self._admission.answer(pending, operation.deadline_s, traceparent)
                     session.learn(pending, answer)
                 except ApiError as error:
                     response = refusal(pending.beside(error))
-                except MemoryError:
-                    end_for_memory()
-                except Exception as error:  # a bug must answer this caller and leave the others alone
-                    log.error("admission.call_failed", resource=request.resource, exc_info=error)
-                    response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
                 continue
             except Exception:  # the commit will refuse it for the same reason, or find that it is gone
                 log.debug("admission.rehearsal_failed", resource=request.resource)
@@ -643,7 +656,6 @@ class ApiServer:
                 answered = refusal(error)
             # Another writer came in between: what the webhooks said was not about this object.
             response = answered if session.pending is None else None
-        self._finish(identity, request, span, began, response)
         return response
 
     async def admit_connection(
@@ -705,42 +717,34 @@ class ApiServer:
             return registry.reads.list(request)
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
 
-    async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span, began: float) -> Response:
+    async def _read_later(self, identity: Identity, request: Request, rv: int) -> Response:
+        """Read once a version is there. Raises: ApiError."""
         try:
             await self.hub.wait_until_visible(rv)
-            response = self._read(identity, request)
+            return self._read(identity, request)
         except NotYet as still:
-            response = refusal(ApiError(str(still)))
-        except ApiError as error:
-            response = refusal(error)
-        self._finish(identity, request, span, began, response)
-        return response
+            raise ApiError(str(still)) from None
 
-    async def _delete_collection(self, identity: Identity, request: Request, span: Span, began: float) -> Response:
+    async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
         """Delete what is selected now, each object by itself; the answer lists what was meant, as it was.
 
-        So many at once that other writers do not wait for the whole collection.
+        So many at once that other writers do not wait for the whole collection. Raises: ApiError.
         """
         registry, _ = self._parts()
-        try:
-            await self._journal.confirm()
-            resource = self.catalogue.find(request.resource)
-            rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
-            for first in range(0, len(meant.records), DELETED_AT_ONCE):
-                waits: list[Awaitable[Response]] = []
-                for record in meant.records[first : first + DELETED_AT_ONCE]:
-                    begun = self.start(identity, _deletion_of(record, request, span.traceparent), "internal")
-                    if isinstance(begun, Response):
-                        _check_deleted(begun)
-                    else:
-                        waits.append(begun)
-                for wait in waits:
-                    _check_deleted(await wait)
-            response = Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
-        except ApiError as error:
-            response = refusal(error)
-        self._finish(identity, request, span, began, response)
-        return response
+        await self._journal.confirm()
+        resource = self.catalogue.find(request.resource)
+        rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
+        for first in range(0, len(meant.records), DELETED_AT_ONCE):
+            waits: list[Awaitable[Response]] = []
+            for record in meant.records[first : first + DELETED_AT_ONCE]:
+                begun = self.start(identity, _deletion_of(record, request, span.traceparent), "internal")
+                if isinstance(begun, Response):
+                    _check_deleted(begun)
+                else:
+                    waits.append(begun)
+            for wait in waits:
+                _check_deleted(await wait)
+        return Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
 
     def _finish(self, identity: Identity, request: Request, span: Span, began: float, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
@@ -1090,6 +1094,16 @@ def _reason_of(body: bytes) -> str:
     except UNREADABLE:
         return "other"
     return reason if may_be_sent(reason) else "other"
+
+
+def _answer_to(error: Exception, request: Request) -> Response:
+    """Return what a call is answered that raised: a refusal is its answer; a bug answers 500, and is logged."""
+    if isinstance(error, ApiError):
+        return refusal(error)
+    if isinstance(error, MemoryError):
+        end_for_memory()
+    log.error("request.failed", verb=request.verb, resource=request.resource[:100], exc_info=error)
+    return refusal(ApiError(f"internal error: {type(error).__name__}"))
 
 
 def _check_made(response: Response) -> None:

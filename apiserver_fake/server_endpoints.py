@@ -9,6 +9,7 @@ is the same. Source: upstream `pkg/controlplane/reconcilers/lease.go`, `pkg/cont
 import asyncio
 import hashlib
 import platform
+import re
 
 import msgspec
 import structlog
@@ -23,6 +24,7 @@ from services.api.selectors import parse_label_selector
 from services.api.times import format_micro_time, parse_time
 from services.api.wire import Api, Request
 
+_PORT = re.compile("[0-9]{1,5}", re.ASCII)
 LEASES, SLICES = "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"
 NAMESPACE = "kube-system"
 IDENTITY = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
@@ -105,7 +107,7 @@ class ServerEndpoints:
             lease = msgspec.json.decode(record.body)
             renewed = (lease.get("spec") or {}).get("renewTime") or ""
             host, _, port = ((lease["metadata"].get("annotations") or {}).get(ENDPOINT) or "").rpartition(":")
-            if record.name == self.lease or not host or not port.isdigit():
+            if record.name == self.lease or not host or not _PORT.fullmatch(port):
                 continue
             known = self._seen.get(record.name)
             if known is None or known[0] != renewed:

@@ -234,6 +234,8 @@ class Strategy:
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
+    check_status: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
+    """Raises Forbidden for a status that is right in itself and not for this caller to write."""
     fields: Struct | None = None
     """The table of field rules that completes the served OpenAPI, if there is one."""
     with_defaults: Callable[[Document], Document] | None = None

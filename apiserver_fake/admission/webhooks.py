@@ -152,7 +152,7 @@ def read(body: bytes, uid: str, version: str, *, is_mutating: bool) -> Reply:
     if not document.get("kind"):
         raise CallError(f"failed to call webhook: Object 'Kind' is missing in '{body.decode(errors='replace')[:1024]}'")
     response = document.get("response")
-    problem = _problem(document, response, uid, version)
+    problem = _problem(document, response, uid, version, is_mutating=is_mutating)
     if problem:
         raise CallError(f"received invalid webhook response: {problem}")
     try:
@@ -161,11 +161,9 @@ def read(body: bytes, uid: str, version: str, *, is_mutating: bool) -> Reply:
         raise CallError(f"failed to call webhook: {error}") from None
     patch: list[Any] = []
     if is_mutating and said.patch:
-        if said.patch_type is None:
-            why = "webhook returned response.patch but not response.patchType"
-            raise CallError(f"received invalid webhook response: {why}")
         patch = _decoded(said.patch)
-        if patch and said.patch_type != "JSONPatch":
+        # The type is not looked at in v1beta1.
+        if patch and version == _V1 and said.patch_type != "JSONPatch":
             raise CallError(f'unsupported patch type "{said.patch_type}"')
     return Reply(said.allowed, said.status or {}, patch, said.warnings or (), said.audit_annotations or {})
 
@@ -179,7 +177,11 @@ class _Response(msgspec.Struct, rename="camel"):
     audit_annotations: dict[str, str] | None = None
 
 
-def _problem(document: Document, response: Any, uid: str, version: str) -> str:
+def _problem(document: Document, response: Any, uid: str, version: str, *, is_mutating: bool) -> str:
+    """Return what is wrong with an answer as such; "" for nothing.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go`.
+    """
     if not isinstance(response, dict):
         return "webhook response was absent"
     if version != _V1:
@@ -190,7 +192,16 @@ def _problem(document: Document, response: Any, uid: str, version: str) -> str:
     if got != (_V1, "AdmissionReview"):
         group, _, version = got[0].rpartition("/")
         return f"expected webhook response of {_V1}, Kind=AdmissionReview, got {group}/{version}, Kind={got[1]}"
-    return ""
+    patch, patch_type = response.get("patch"), response.get("patchType")
+    if not is_mutating and patch:
+        return "validating webhook may not return response.patch"
+    if not is_mutating and patch_type is not None:
+        return "validating webhook may not return response.patchType"
+    if patch and patch_type is None:
+        return "webhook returned response.patch but not response.patchType"
+    if not patch and patch_type is not None:
+        return "webhook returned response.patchType but not response.patch"
+    return 'webhook returned invalid response.patchType of ""' if patch_type == "" else ""
 
 
 def _decoded(patch: str) -> list[Any]:
@@ -203,16 +214,23 @@ def _decoded(patch: str) -> list[Any]:
     return found
 
 
+STATUS_MAX = 999
+"""The largest code that a status line can have."""
+
+
 def rejection(webhook: Webhook, reply: Reply) -> ApiError:
     """Return the refusal of a request that a webhook denies: its own Status, which is a failure in any case."""
     status = reply.status
     head = f'admission webhook "{webhook.name}" denied the request'
     said = status.get("message") or status.get("reason")
-    code = status.get("code")
+    code = status.get("code") if isinstance(status.get("code"), int) else 0
+    if code > STATUS_MAX:
+        # Go's server panics over a code that has no three digits, and answers so.
+        return ApiError("This request caused apiserver to panic. Look in the logs for details.")
     details = status.get("details")
     refused = ApiError(
         f"{head}: {said}" if said else f"{head} without explanation",
-        code=code if isinstance(code, int) and code >= 400 else 400,
+        code=max(code, 400),
         details=details if isinstance(details, dict) else None,
     )
     refused.reason = str(status.get("reason") or "")

@@ -15,6 +15,7 @@ from apiserver_fake.audit.event import Event, Source, complete_reference, new_ev
 from apiserver_fake.audit.policy import Chosen, Policy
 from apiserver_fake.rbac.policy import Attributes
 from services.api.identity import Identity
+from services.api.texts import writable
 from services.api.times import format_micro_time
 
 DECISION, REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
@@ -31,6 +32,13 @@ class Sink(Protocol):
     def write(self, line: bytes) -> None:
         """Append one line."""
         ...
+
+
+_OF_THE_HEAD: Final = (
+    *("audit_id", "request_uri", "verb", "user", "impersonated_user", "source_ips", "user_agent", "object_ref"),
+    *("response_status", "annotations"),
+)
+"""What an event says besides objects, which are JSON already."""
 
 
 class Trail:
@@ -144,4 +152,11 @@ class Auditor:
     def put(self, event: Event, stage: str) -> None:
         """Write an event as it is at a stage."""
         event.stage, event.stage_timestamp = stage, format_micro_time(self._wall())
-        self.sink.write(self._encoder.encode(event) + b"\n")
+        self.sink.write(self._line(event) + b"\n")
+
+    def _line(self, event: Event) -> bytes:
+        try:
+            return self._encoder.encode(event)
+        except UnicodeEncodeError:
+            said = {name: writable(getattr(event, name)) for name in _OF_THE_HEAD}
+            return self._encoder.encode(msgspec.structs.replace(event, **said))

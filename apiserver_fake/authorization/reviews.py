@@ -4,11 +4,12 @@ kubectl sends its questions as protobuf. Who asks must be allowed to `create` th
 Source: upstream `pkg/registry/authorization`, `pkg/registry/authentication`.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from apiserver_fake.accounts.tokens import Rejected
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rbac.policy import Attributes, PolicyRule
+from apiserver_fake.schema.schemas import conform, shape_of
 from services.api.errors import ApiError, BadRequest, invalid
 from services.api.identity import Identity, external
 from services.api.meta import Document, Resource
@@ -64,9 +65,8 @@ def answer(
     review: Resource, namespace: str, body: Document, identity: Identity, reviewer: Reviewer, catalogue: Catalogue
 ) -> Document:
     """Return the review with its status filled in. Raises: BadRequest, Invalid for a question of a wrong shape."""
-    spec = body.get("spec") or {}
-    if not isinstance(spec, dict):
-        raise BadRequest(f"{review.kind}.spec: want an object")
+    body = conform(shape_of(review.api_version, review.kind), review.api_version, review.kind, body)
+    spec: Document = body.get("spec") or {}
     match review.kind:
         case "SelfSubjectReview":
             status: Document = {"userInfo": identity.user_info}
@@ -89,21 +89,12 @@ def answer(
     }
 
 
-def _text(holder: Document, name: str) -> str:
-    value = holder.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadRequest(f"{name}: {value!r} is not a text")
-    return value or ""
-
-
 def _token(spec: Document, reviewer: Reviewer) -> Document:
-    bearer, audiences = _text(spec, "token"), spec.get("audiences") or []
+    bearer = spec.get("token") or ""
     if not bearer:
         raise BadRequest("token is required for TokenReview in authentication")
-    if not isinstance(audiences, list):
-        raise BadRequest("spec.audiences: want a list")
     try:
-        found = reviewer.review_token(bearer, audiences)
+        found = reviewer.review_token(bearer, spec.get("audiences") or [])
     except Rejected as error:
         return {"user": {}, "error": str(error)}
     if found is None:
@@ -116,21 +107,21 @@ def _check_namespace(namespace: str, spec: Document) -> None:
     attributes = spec.get("resourceAttributes")
     if not namespace:
         return
-    if not isinstance(attributes, dict) or spec.get("nonResourceAttributes"):
+    if attributes is None or spec.get("nonResourceAttributes"):
         raise BadRequest("spec.resourceAttributes: want the attributes of a resource in a namespace")
-    if (said := _text(attributes, "namespace")) != namespace:
+    if (said := attributes.get("namespace") or "") != namespace:
         raise BadRequest(f"spec.resourceAttributes.namespace must match namespace: {namespace}, not {said!r}")
 
 
 def _subject(kind: str, spec: Document) -> Identity:
-    user, groups = _text(spec, "user"), spec.get("groups") or []
+    user, groups = spec.get("user") or "", spec.get("groups") or []
     if not user and not groups:
         text = 'Invalid value: "": at least one of user or group must be specified'
         raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.user", "FieldValueInvalid", text)])
-    extra: dict[str, Any] = spec.get("extra") or {}
+    extra: dict[str, list[str]] = spec.get("extra") or {}
     named = tuple(sorted((key.lower(), tuple(values)) for key, values in extra.items()))
     # Asked about, and so a client: the group marks it as one, whatever groups the question names.
-    return Identity(user, tuple(groups), uid=_text(spec, "uid"), extra=named, is_asked_about=True)
+    return Identity(user, tuple(groups), uid=spec.get("uid") or "", extra=named, is_asked_about=True)
 
 
 def _access(kind: str, spec: Document, identity: Identity, reviewer: Reviewer) -> Document:
@@ -138,11 +129,9 @@ def _access(kind: str, spec: Document, identity: Identity, reviewer: Reviewer) -
     if (resource is None) == (path is None):
         text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.resourceAttributes", "FieldValueInvalid", text)])
-    if not isinstance(path or resource, dict):
-        raise BadRequest("spec: want the attributes of a resource or of a path")
     try:
         if path is not None:
-            asked = Attributes(_text(path, "verb"), path=_text(path, "path"))
+            asked = Attributes(path.get("verb") or "", path=path.get("path") or "")
             reason = reviewer.authorize_action(identity, asked)
         else:
             reason = _resource_access(resource or {}, identity, reviewer)
@@ -153,13 +142,13 @@ def _access(kind: str, spec: Document, identity: Identity, reviewer: Reviewer) -
 
 
 def _resource_access(wanted: Document, identity: Identity, reviewer: Reviewer) -> str:
-    plural, group = _text(wanted, "resource"), _text(wanted, "group")
+    plural, group = wanted.get("resource") or "", wanted.get("group") or ""
     request = Request(
-        verb=_text(wanted, "verb"),
+        verb=wanted.get("verb") or "",
         resource=f"{plural}.{group}" if group else plural,
-        namespace=_text(wanted, "namespace"),
-        name=_text(wanted, "name"),
-        subresource=_text(wanted, "subresource"),
+        namespace=wanted.get("namespace") or "",
+        name=wanted.get("name") or "",
+        subresource=wanted.get("subresource") or "",
     )
     return reviewer.authorize(identity, request)
 
@@ -170,7 +159,7 @@ _ASKED = ("get", "list", "watch", "create", "update", "patch", "delete", "delete
 def _rules(spec: Document, identity: Identity, reviewer: Reviewer, catalogue: Catalogue) -> Document:
     """Return what is allowed in a namespace: the rules of RBAC objects, and what the mesh's own roles allow, found out
     by asking every verb of every resource."""
-    namespace = _text(spec, "namespace")
+    namespace = spec.get("namespace") or ""
     if not namespace:
         raise BadRequest("no namespace on request")
     found = reviewer.rules_for(identity, namespace)

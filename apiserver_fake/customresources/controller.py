@@ -69,6 +69,9 @@ class DefinitionController:
                 if error.code not in (404, 409):
                     log.warning("definition.failed", definition=name, reason=str(error))
                     self._again(name)
+            except Exception as error:  # a definition that trips over a bug must not end the server
+                log.error("definition.failed", definition=name, exc_info=error)
+                self._again(name)
 
     def _again(self, name: str) -> None:
         if name not in self._later:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from protos.mesh.v1 import apiserver_pb2 as pb
+from services.api.texts import encodable
 from services.api.wire import Response, WatchEvent
 
 REMEMBERED_MAX = 512
@@ -72,7 +73,7 @@ def response_bytes(number: int, response: Response, body: bytes, *, more: bool =
         parts.append(b"\x30\x01")
     else:
         for text in response.warnings:
-            encoded = text.encode()
+            encoded = encodable(text).encode()
             parts += (b"\x2a", varint(len(encoded)), encoded)
     message = b"".join(parts)
     return b"".join((b"\x0a", varint(len(message)), message))

@@ -37,6 +37,7 @@ from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, Unauthorized
 from services.api.identity import Identity
 from services.api.seams import Clock
+from services.api.texts import encodable
 from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
@@ -216,7 +217,7 @@ class _CallStream:
                 await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
-        number, server = message.id, self._server
+        server = self._server
         turn: QueuedRequest | None = None
         trail: Trail | None = None
         try:
@@ -235,30 +236,39 @@ class _CallStream:
             begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
             self._leave(turn)
-            _answered(trail, begun)
-            self._put(number, begun)
+            self._put(message, begun, trail)
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
-        future.add_done_callback(lambda done: self._answered(number, turn, done, trail))
+        future.add_done_callback(lambda done: self._answered(message, turn, done, trail))
 
     def _leave(self, turn: QueuedRequest | None) -> None:
         if turn is not None and (fairness := self._server.fairness) is not None:
             fairness.leave(turn)
 
     def _answered(
-        self, number: int, turn: QueuedRequest | None, done: asyncio.Future[Response], trail: Trail | None
+        self, message: pb.Request, turn: QueuedRequest | None, done: asyncio.Future[Response], trail: Trail | None
     ) -> None:
         self._leave(turn)
         self._unanswered -= 1
-        if not done.cancelled() and done.exception() is None:
-            _answered(trail, done.result())
-            self._put(number, done.result())
+        if done.cancelled():
+            self._wake.set()  # the stream ends
+            return
+        error = done.exception()
+        if isinstance(error, Exception):
+            self._put(message, refusal(_answer_to(error, message)), trail)
+        elif error is None:
+            self._put(message, done.result(), trail)
 
-    def _put(self, number: int, response: Response) -> None:
-        for part in responses_of(number, response):
-            self._outbox.append(part)
-            self._outbox_bytes += len(part)
+    def _put(self, message: pb.Request, response: Response, trail: Trail | None) -> None:
+        """Send the answer to one call: a 500 where it cannot be sent, since the others of the stream go on."""
+        try:
+            _answered(trail, response)
+            parts = responses_of(message.id, response)
+        except Exception as error:
+            parts = responses_of(message.id, refusal(_answer_to(error, message)))
+        self._outbox.extend(parts)
+        self._outbox_bytes += sum(map(len, parts))
         self._wake.set()
 
     async def _send(self) -> None:
@@ -661,14 +671,13 @@ class GrpcServer(ApiServerServicer):
                 identity, call = _acting(self._server, identity, call, trail)
             response = await self._call(identity, call)
             _answered(trail, response)
+            if len(response.body) > FRAME_BYTES * 3:
+                text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
+                raise RequestEntityTooLarge(text)
         except Exception as error:
             response = refusal(_answer_to(error, request))
-        if len(response.body) > FRAME_BYTES * 3:
-            text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
-            response = refusal(RequestEntityTooLarge(text))
-        return pb.Response(
-            id=request.id, code=response.code, rv=response.rv, body=response.body, warnings=response.warnings or None
-        )
+        warnings = [encodable(text) for text in response.warnings] or None
+        return pb.Response(id=request.id, code=response.code, rv=response.rv, body=response.body, warnings=warnings)
 
     async def _call(self, identity: Identity, request: Request) -> Response:
         server, fairness = self._server, self._server.fairness

@@ -179,13 +179,27 @@ class RestHandler:
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
         try:
             answer = await (self._handled(request) if self._server.audit is None else self._audited(request))
+            if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
+                self._finish_json(request, answer)
+            return answer
+        except Exception as error:
+            return self._failure(request, error)
         finally:
             self.busy.pop(connection, None)
             self.active.pop(connection, None)
             self.active[connection] = None
-        if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
-            self._finish_json(request, answer)
-        return answer
+
+    def _failure(self, request: web.BaseRequest, error: Exception) -> web.Response:
+        """Return what is answered because of a bug: this caller must get an answer, and the others be left alone (V2).
+
+        Raises: the error, where the connection is what failed.
+        """
+        if isinstance(error, ConnectionError | asyncio.IncompleteReadError):
+            raise error
+        if isinstance(error, MemoryError):
+            end_for_memory()
+        log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
+        return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
     async def _audited(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer, and record that it is given."""
@@ -225,6 +239,17 @@ class RestHandler:
         answer.body = indented(body) if is_pretty(request) else body + b"\n"
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer, or the one to a bug: also to one in a refusal."""
+        try:
+            return await self._answered(request)
+        except Exception as error:
+            answer = self._failure(request, error)
+            if (trail := trail_of(request)) is not None:
+                trail.panicked(error)
+            return answer
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer or the refusal."""
         try:
             if request.method == "CONNECT":
                 # The HTTP library reads no end of such a request: it would answer for ever.
@@ -246,15 +271,6 @@ class RestHandler:
             return self._refusal(request, error)
         except UnknownOutcome as error:
             return self._refusal(request, Timeout(f"no answer came in time, the outcome is unknown: {error}"))
-        except (ConnectionError, asyncio.IncompleteReadError):
-            raise
-        except MemoryError:
-            end_for_memory()
-        except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
-            if (trail := trail_of(request)) is not None:
-                trail.panicked(error)
-            log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
-            return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
     def _refusal(self, request: web.BaseRequest, error: ApiError) -> web.Response:
         """Return a refusal in the form the client asked for, or in JSON where it takes none of ours."""
@@ -272,8 +288,10 @@ class RestHandler:
         if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
             raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
         origin = request.headers.get("Origin", "")
+        # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
+        if not request.raw_path.isascii() and not is_encodable(request.raw_path):
+            raise BadRequest("the address of the request is not UTF-8")
         for name, value in request.headers.items():
-            # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
             # A credential is never shown, and is refused as any other that is wrong.
             if not value.isascii() and name.lower() != "authorization" and not is_encodable(value):
                 raise BadRequest(f"the header {name} is not UTF-8")

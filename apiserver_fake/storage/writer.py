@@ -303,6 +303,7 @@ class Writer:
             # One request that trips over a bug must not take the store away from all others.
             staged.rollback(mark)
             self.failures += 1
+            _log.error("write.failed", identity=operation.identity, exc_info=error)
             response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
         else:
             staged.seal(mark)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    QUANTITY_TEXT,
     Causes,
     annotations,
     forbidden,
@@ -33,7 +34,14 @@ def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
 
 def _storage(spec: Document, at: str, report: Report) -> Causes:
     """Check that a claim says how much storage, and more than none; requests are not named in the path, as upstream."""
-    text, path = ((spec.get("resources") or {}).get("requests") or {}).get("storage"), f"{at}resources[storage]"
+    resources = spec.get("resources") or {}
+    for part in ("requests", "limits"):
+        for name, other in (resources.get(part) or {}).items():
+            # Of other resources it is only asked whether they can be counted.
+            if (part, name) != ("requests", "storage"):
+                found = quantity(f"{at}resources.{part}[{name}]", name, other)
+                yield from (each for each in found if QUANTITY_TEXT in each.message)
+    text, path = (resources.get("requests") or {}).get("storage"), f"{at}resources[storage]"
     if text is None:
         yield required(path)
         return

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from services.api.texts import encodable, writable
+
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What decoding bytes raises that are not JSON of the wanted form: msgspec's errors, and two that it lets through."""
 _BY_CODE: dict[int, type[ApiError]] = {}
@@ -61,15 +63,15 @@ class ApiError(Exception):
         return self.details.get("retryAfterSeconds")
 
     def status(self) -> dict[str, Any]:
-        """Return the `Status` document of this error."""
-        details = {} if self.code in _WITHOUT_DETAILS and not self.details else {"details": self.details}
+        """Return the `Status` document of this error, which can be encoded whatever the error is about."""
+        details = {} if self.code in _WITHOUT_DETAILS and not self.details else {"details": writable(self.details)}
         return {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
+            "message": encodable(self.message),
+            "reason": encodable(self.reason),
             **details,
             "code": self.code,
         }

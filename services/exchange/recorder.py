@@ -126,15 +126,20 @@ class Recorder:
         self._on_change()
 
     def _shown(self, document: Document) -> Document:
-        if self._has_secrets or document.get("kind") != "Secret":
-            return document
-        empty = {name: dict.fromkeys(document[name], "") for name in ("data", "stringData") if document.get(name)}
-        metadata = metadata_of(document)
-        notes = {
-            k: v for k, v in (metadata.get("annotations") or {}).items() if not k.endswith("last-applied-configuration")
-        }
-        kept = {**metadata, **({"annotations": notes} if "annotations" in metadata else {})}
-        return {**document, **empty, "metadata": kept}
+        return document if self._has_secrets else without_values(document)
+
+
+def without_values(document: Document) -> Document:
+    """Return a Secret without its values, those that `kubectl apply` noted included; other objects as they are."""
+    if document.get("kind") != "Secret":
+        return document
+    empty = {name: dict.fromkeys(document[name], "") for name in ("data", "stringData") if document.get(name)}
+    metadata = metadata_of(document)
+    notes = {
+        k: v for k, v in (metadata.get("annotations") or {}).items() if not k.endswith("last-applied-configuration")
+    }
+    kept = {**metadata, **({"annotations": notes} if "annotations" in metadata else {})}
+    return {**document, **empty, "metadata": kept}
 
 
 def _version(document: Document) -> str:

@@ -24,7 +24,8 @@ from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.exposition import exposition
 from services.telemetry.metrics import Metrics, gauge
 
-HEAD_BYTES_MAX = 16 * 1024
+HEAD_BYTES_MAX = 1 << 20
+"""As Go's server has it: the command of an exec travels in the address."""
 REQUEST_MAX_S = 10.0
 STALL_MAX_S = 10.0
 """A process whose loop stood still for longer is not live (P12)."""

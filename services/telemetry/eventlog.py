@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from services.api.seams import Clock, Random
+from services.api.texts import json_of
 from services.api.times import format_micro_time
 from services.telemetry.metrics import Metrics, counter, gauge
 from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
@@ -106,10 +107,10 @@ def encode(line: Line) -> bytes:
     Data too long for a line is replaced by its size; values that are no JSON by their text, because
     an event may never be the reason why a process fails.
     """
-    text = msgspec.json.encode(line, enc_hook=str) + b"\n"
+    text = json_of(line) + b"\n"
     if len(text) > LINE_BYTES_MAX:
         cut = msgspec.structs.replace(line, data={"cut_bytes": len(text)})
-        text = msgspec.json.encode(cut, enc_hook=str) + b"\n"
+        text = json_of(cut) + b"\n"
     return text
 
 

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from services.api import faults
+from services.api.texts import encodable, json_of, writable
 from services.telemetry.pieces import Budget, by_age
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -26,7 +27,7 @@ LIBRARY_PERIOD_S, LIBRARY_SENTENCES_MAX = 60.0, 256
 def _json(_logger: Any, _method: str, event: Any) -> str:
     # When, how bad, who, what; then the rest as the caller gave it.
     first = {key: event.pop(key) for key in ("timestamp", "level", "comp", "event") if key in event}
-    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+    return json_of({**first, **event}).decode()
 
 
 def set_up(
@@ -85,7 +86,7 @@ class _Lines:
 
     def write(self, text: str) -> None:
         """Write lines, or drop them."""
-        note = ""
+        note, text = "", encodable(text)
         if self._dropped:
             dropped = {"level": "warning", "event": "log.dropped", "count": self._dropped}
             note = (
@@ -107,7 +108,7 @@ class _Lines:
                 self._out.write(text)
                 return True
             self._out.flush()
-            left = memoryview(text.encode("utf-8", "replace"))
+            left = memoryview(text.encode())
             while left:
                 left = left[os.write(self._fd, left) :]
         except (OSError, ValueError):
@@ -118,7 +119,7 @@ class _Lines:
 def say(line: str) -> None:
     """Write one line for people to standard error; where that is full, it is lost, and nothing else is."""
     with suppress(OSError):
-        os.write(2, f"{line}\n".encode("utf-8", "replace"))
+        os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 class LogFile:
@@ -174,4 +175,12 @@ class _Bridge(logging.Handler):
         logger = structlog.get_logger()
         method = logger.error if record.levelno >= logging.ERROR else logger.warning
         more = {"kept_back": kept_back} if kept_back else {}
-        method("library.spoke", library=record.name, message=record.getMessage(), exc_info=record.exc_info, **more)
+        method("library.spoke", library=record.name, message=_sentence(record), exc_info=record.exc_info, **more)
+
+
+def _sentence(record: logging.LogRecord) -> str:
+    """Return what a library says; its arguments apart where they do not fit its own form."""
+    try:
+        return record.getMessage()
+    except Exception:
+        return f"{record.msg} {writable(record.args)}"

@@ -19,6 +19,8 @@ LIMIT_MAX: Final = 5_000
 LOOKED_AT_MAX: Final = 50_000
 """So many objects are looked at for a search before the answer says where to go on."""
 DOCUMENTS_MAX: Final = 200
+VERSION_MAX: Final = (1 << 63) - 1
+DIGITS_MAX: Final = len(str(VERSION_MAX))
 APPLY_TYPE: Final = "application/apply-patch+yaml"
 
 
@@ -26,8 +28,8 @@ def limit_of(text: str) -> int:
     """Return how many rows are asked for. Raises: BadRequest."""
     if not text:
         return LIMIT
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
-        raise BadRequest(f"limit: want 1 to {LIMIT_MAX}, not {text!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or not 1 <= int(text) <= LIMIT_MAX:
+        raise BadRequest(f"limit: want 1 to {LIMIT_MAX}, not {text[:40]!r}")
     return int(text)
 
 
@@ -35,7 +37,7 @@ def version_of(text: str, name: str = "rv") -> int:
     """Return a version that is asked for, 0 for now. Raises: BadRequest."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or int(text) > VERSION_MAX:
         raise BadRequest(f"{name}: want a resource version, not {text[:40]!r}")
     return int(text)
 

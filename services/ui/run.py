@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import secrets
 import signal
@@ -27,7 +28,7 @@ from services.ui.live import Live
 from services.ui.objects import Objects
 from services.ui.rest import Rest
 from services.ui.runs import LiveRecorder, Run, Runs, open_runs
-from services.ui.server import Parts, Server, Settings
+from services.ui.server import Parts, Server, ServerLog, Settings
 from services.ui.session import TOKEN_BYTES_MIN, Sessions
 from services.ui.streams import SpanFiles
 
@@ -92,7 +93,8 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         parts, work = await _parts(options, settings, place, recorded, stack)
         server = Server(sessions, settings, parts)
-        runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=SHUTDOWN_S)
+        log = ServerLog(logging.getLogger(__name__))
+        runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=SHUTDOWN_S, logger=log)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         try:

@@ -6,8 +6,9 @@ beside this one; here stands only who may ask what, and how it is spelled.
 
 import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from services.api.errors import (
     UNREADABLE,
@@ -27,7 +29,9 @@ from services.api.errors import (
     TooManyRequests,
     Unavailable,
 )
+from services.api.texts import encodable
 from services.client.discovery import ServedKind
+from services.recordings.reader import Recording
 from services.ui import documents, static_files
 from services.ui.alarms import Alarms
 from services.ui.asking import Explainers
@@ -74,6 +78,24 @@ class Parts:
     alarms: Alarms | None = None
     commands: CommandLog | None = None
     traces: SpanFiles | None = None
+
+
+PARAMETERS: Final[Mapping[str, str]] = {
+    "mesh": "run",
+    "state": "run rv",
+    "objects": "run",
+    "objects/{kind}": "run rv ns q limit continue",
+    "objects/{kind}/{ns}/{name}": "run rv as dryRun uid",
+    "objects/{kind}/{ns}/{name}/versions": "run",
+    "apply": "force dryRun",
+    "explain/{ns}/{pod}": "run rv",
+    "queue": "run rv",
+    "history": "run",
+    "trace/{ns}/{pod}": "run whole",
+    "diff": "a b times",
+    "events": "since",
+}
+"""What each address below /ui/v1 takes; the others take nothing."""
 
 
 class Server:
@@ -145,6 +167,8 @@ class Server:
             elif path.startswith(f"{V1}/"):
                 cookie = request.cookies.get(COOKIE, "")
                 self._sessions.check(request.method, request.headers, cookie, is_socket=path == f"{V1}/socket")
+                check_parameters(request)
+            check_heads(request.headers)
             answer = await handler(request)
         except ApiError as error:
             answer = status_answer(error)
@@ -246,8 +270,15 @@ class Server:
         if not name and not rv:
             return web.Response(body=joined(self._mesh_live.whole()), content_type=BINARY)
         run = await self._runs.of(name)
-        made = await run.ask(lambda recording: recording.model_at(rv or recording.rv_range[1]).frames())
-        return web.Response(body=joined(made), content_type=BINARY)
+        head = self._mesh_live.model.rv if not name else 0
+
+        def made(recording: Recording) -> list[bytes]:
+            newest = max(recording.rv_range[1], head)
+            if rv > newest:
+                raise BadRequest(f"rv: {rv} is newer than the newest version, {newest}")
+            return list(recording.model_at(rv or newest).frames())
+
+        return web.Response(body=joined(await run.ask(made)), content_type=BINARY)
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -495,6 +526,35 @@ def where(request: web.Request) -> tuple[str, str]:
     """Return namespace and name of a path; `-` is the namespace of what has none."""
     namespace = request.match_info["ns"]
     return "" if namespace == "-" else namespace, request.match_info["name"]
+
+
+def check_heads(headers: Mapping[str, str]) -> None:
+    """Return if every header is a text, which could be shown in an answer. Raises: BadRequest."""
+    for name, value in headers.items():
+        if encodable(value) != value:
+            raise BadRequest(f"the header {name} is not UTF-8")
+
+
+class ServerLog(logging.LoggerAdapter[logging.Logger]):
+    """Where the HTTP library logs: a request that is no HTTP is its client's fault and has no traceback."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
+        """Log a failure, unless it is only what a client sent."""
+        if not isinstance(exc_info, HttpProcessingError | ConnectionError):
+            _log.error("ui.connection_failed", exc_info=exc_info)
+
+
+def check_parameters(request: web.Request) -> None:
+    """Return if the page's server knows each parameter of a request, and it is there once. Raises: BadRequest."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return  # there is no such path
+    known = PARAMETERS.get(resource.canonical.removeprefix(f"{V1}/"), "").split()
+    for name in dict.fromkeys(request.query):
+        if name not in known:
+            raise BadRequest(f"{name[:40]}: is no parameter of this address; want {', '.join(known) or 'none'}")
+        if len(request.query.getall(name)) > 1:
+            raise BadRequest(f"{name}: is given {len(request.query.getall(name))} times, want once")
 
 
 def is_dry(request: web.Request) -> bool:

@@ -8,7 +8,6 @@ The name of the host is checked as the other servers do (X-WEB): a page elsewher
 import hmac
 from collections.abc import Collection, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -48,7 +47,7 @@ class Sessions:
             given = msgspec.json.decode(body, type=SessionRequest).token
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise Unauthorized('want a body of {"token": …}') from None
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
+        if not _is_same(given, self.token):
             raise Unauthorized("that is not the token that this server printed when it started")
         return self._cookie
 
@@ -60,12 +59,12 @@ class Sessions:
     def check(self, method: str, headers: Mapping[str, str], cookie: str, *, is_socket: bool = False) -> None:
         """Return if this may be answered at all. Raises: Unauthorized without the cookie; Forbidden for what comes from
         elsewhere, or changes something without the value of the page."""
-        if not hmac.compare_digest(cookie.encode(), self._cookie.encode()):
+        if not _is_same(cookie, self._cookie):
             raise Unauthorized("open the address that this server printed when it started")
         self.check_origin(headers)
         if method in READING or is_socket:
             return
-        if not hmac.compare_digest(headers.get(CSRF_HEADER, "").encode(), self.csrf.encode()):
+        if not _is_same(headers.get(CSRF_HEADER, ""), self.csrf):
             raise Forbidden(f"a change needs the header {CSRF_HEADER}, with the value that /ui/v1/meta says")
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
@@ -76,8 +75,12 @@ class Sessions:
 
     @staticmethod
     def _is_own(origin: str, host: str) -> bool:
-        parts = urlsplit(origin)
-        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower() and bool(host)
+        return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _is_same(given: str, known: str) -> bool:
+    # The HTTP library shows bytes that are no UTF-8 as lone surrogates.
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode())
 
 
 def policy(import_map_hashes: Collection[str] = ()) -> str:

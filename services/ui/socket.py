@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -14,6 +14,7 @@ from services.recordings import frames
 from services.recordings.model import Model
 from services.ui.lines import Entry
 from services.ui.live import LINES_A_FRAME, Live, chunks
+from services.ui.objects import VERSION_MAX
 from services.ui.outbox import Outbox
 from services.ui.player import Player, lines_frame, recorded_lines
 from services.ui.runs import Runs
@@ -33,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True):
     run: str = "live"
     view: str = ""
     rate: float = 20
-    rv: int | None = None
+    rv: Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)] | None = None
     speed: float = 1.0
     time: float = float("-inf")
     since: str = ""

@@ -93,19 +93,19 @@ class Target:
         self._stack.close()
 
     def run(self, awaitable):
-        """Run the loop until that is done."""
+        """Run the loop until that is done; what is logged as an error meanwhile is kept, whoever set the log up last."""
+        structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
         return self.loop.run_until_complete(awaitable)
 
     def _listen_to_the_log(self):
-        def keep(logger, method, line):
-            if method in ("error", "critical", "exception"):
-                self.errors.append(dict(line))
-            raise structlog.DropEvent
-
         before = structlog.get_config()
-        structlog.configure(processors=[keep], cache_logger_on_first_use=False)
         self._stack.callback(lambda: structlog.configure(**before))
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(dict(context)))
+
+    def _keep(self, logger, method, line):
+        if method in ("error", "critical", "exception"):
+            self.errors.append(dict(line))
+        raise structlog.DropEvent
 
     def _measure(self):
         handle_run = asyncio.events.Handle._run

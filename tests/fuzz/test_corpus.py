@@ -9,6 +9,7 @@ import zlib
 import grpc
 import pytest
 
+from apiserver_fake.rest.server import RestHandler
 from protos.mesh.v1 import apiserver_pb2 as pb
 from tests.fuzz.target import JSON, NAME, Target, path_of
 
@@ -34,6 +35,12 @@ BAD_BODIES = {
     "beyond-64-bits": HEAD + ',"generation":18446744073709551616}}',
     "lone-surrogate": HEAD + ',"labels":{"a":"\\ud800"}}}',
     "wrong-utf-8": HEAD.encode() + b',"labels":{"a":"\xff\xfe"}}}',
+    "a-surrogate-in-bytes": b"\xed\xa0\x80",
+    "a-surrogate-in-a-text": HEAD.encode() + b',"labels":{"a":"\xed\xa0\x80"}}}',
+    "a-surrogate-as-a-key": b'{"\xed\xa0\x80":1}',
+    "a-surrogate-behind-the-end": HEAD.encode() + b'}}\xed\xa0\x80',
+    "a-byte-that-begins-nothing": b"\xff",
+    "half-a-character": b"\xf0\x9f",
     "utf-16": (HEAD + "}}").encode("utf-16"),
     "100000-labels": HEAD + ',"labels":{' + ",".join(f'"l{i}":""' for i in range(100_000)) + "}}}",
     "metadata-is-a-list": '{"apiVersion":"v1","kind":"ConfigMap","metadata":[]}',
@@ -82,6 +89,7 @@ def _nothing_is_lost(target):
     assert target.run(target.settle()) == before
     assert target.is_alive
     assert target.errors == []
+    assert target.server.requests.in_flight() == {"readOnly": 0, "mutating": 0}
 
 
 def refused(answer, *codes):
@@ -358,3 +366,52 @@ def test_what_was_found_once_is_refused(target, name):
 )
 def test_a_header_that_is_no_utf_8_is_refused(target, header):
     assert refused(target.run(target.ask("POST", MAPS, b"{}", [JSON, (header, b"\xed\xa0\x80")])), 400)
+
+
+BROKEN_BYTES = {"surrogate": b"\xed\xa0\x80", "no-utf-8": b"\xff", "half": b"\xf0\x9f", "latin-1": b"\xe9"}
+PLACES = (
+    *(b"/%b", b"/api/%b", b"/api/v1/%b", b"/apis/%b/v1/x", b"/api/v1/namespaces/%b/pods", b"/apis/apps/%b/deployments"),
+    *(b"/api/v1/namespaces/default/pods/%b", b"/api/v1/namespaces/default/pods/fuzzed/%b", b"/healthz/%b"),
+    *(b"/api/v1/namespaces/default/pods/fuzzed/log?container=%b", b"/openapi/v3/apis/%b/v1", b"/readyz?exclude=%b"),
+    *(b"/api/v1/namespaces/default/pods/fuzzed/exec?command=%b", b"/api/v1/nodes/fuzzed/proxy/%b", b"/metrics?%b=1"),
+    *(b"/api/v1/pods?labelSelector=%b", b"/api/v1/pods?fieldSelector=%b", b"/api/v1/pods?continue=%b"),
+    *(b"/api/v1/namespaces/default/configmaps?fieldManager=%b", b"/debug/api_priority_and_fairness/%b"),
+)
+
+
+@pytest.mark.parametrize("name", BROKEN_BYTES)
+def test_an_address_that_is_not_utf_8_is_refused(target, name):
+    for place in PLACES:
+        for method in ("GET", "POST", "DELETE"):
+            answer = target.run(target.ask(method, place % BROKEN_BYTES[name], b"{}", [JSON]))
+            assert refused(answer, 400), place
+
+
+HEADS = (
+    *("Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-A", "User-Agent", "Accept"),
+    *("Content-Type", "Content-Encoding", "X-Forwarded-For", "Audit-Id", "traceparent", "Origin", "Host", "Cookie"),
+    *("X-Request-Id", "If-None-Match", "Upgrade", "Sec-WebSocket-Protocol", "X-Stream-Protocol-Version"),
+)
+
+
+@pytest.mark.parametrize("name", BROKEN_BYTES)
+def test_a_head_that_is_not_utf_8_is_refused(target, name):
+    for head in HEADS:
+        for method, path in (("GET", MAPS), ("POST", MAPS + b"?dryRun=All"), ("POST", b"/api/v1/nodes/fuzzed/proxy/")):
+            sent = [(head.encode(), b"a" + BROKEN_BYTES[name])]
+            answer = target.run(target.ask(method, path, b'{"metadata":{"name":"a"}}', sent))
+            assert refused(answer, 400, 403), head
+
+
+@pytest.mark.parametrize("part", ["_refusal", "_dispatch", "_caller", "_finish_json"])
+def test_a_request_is_answered_whatever_its_handling_raises(target, monkeypatch, part):
+    def broken(*_):
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "broken on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RestHandler, part, broken)
+        answer = target.run(target.ask("GET", MAPS + (b"?limit=x" if part == "_refusal" else b"")))
+
+    assert (500, "internal error: UnicodeEncodeError") == (answer.status, answer.document()["message"])
+    assert ["GET"] == [line["method"] for line in target.errors]
+    target.errors.clear()

@@ -9,6 +9,7 @@ import re
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from apiserver_fake.admission import certificates
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
@@ -62,11 +63,14 @@ def _request(text: str, path: str, report: Report) -> Causes:
 
 def _fault_of_request(text: str) -> str:
     try:
-        request = x509.load_pem_x509_csr(base64.b64decode(text, validate=True))
-    except ValueError:
+        request = x509.load_pem_x509_csr(base64.b64decode(text))
+    except certificates.UNREADABLE:
         return "PEM block type must be CERTIFICATE REQUEST"
-    key = request.public_key()
-    if isinstance(key, tuple(_FORGED)) and not request.is_signature_valid:
+    try:
+        key, is_valid = request.public_key(), request.is_signature_valid
+    except certificates.UNREADABLE:
+        return "x509: cannot verify signature: algorithm unimplemented"
+    if isinstance(key, tuple(_FORGED)) and not is_valid:
         return next(why for kind, why in _FORGED.items() if isinstance(key, kind))
     return ""
 
@@ -113,6 +117,11 @@ def _who_asks(new: Document, ctx: WriteContext) -> None:
     spec = {name: value for name, value in (new.get("spec") or {}).items() if name not in ("uid", "extra")}
     new["spec"] = {**spec, "username": ctx.identity.user, "groups": list(ctx.identity.groups)}
     new["status"] = {}
+
+
+def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    if old is None:
+        certificates.check_subject(new, ctx)
 
 
 def _keep(old: Document, new: Document, ctx: WriteContext) -> None:
@@ -197,7 +206,7 @@ def _fault_of_certificate(text: str) -> str:
             return "no PEM block headers are permitted"
         try:
             x509.load_der_x509_certificate(base64.b64decode(body))
-        except ValueError:
+        except certificates.UNREADABLE:
             return "x509: malformed certificate"
     return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
@@ -210,5 +219,7 @@ STRATEGIES = {
         before_update=_keep,
         prepare_status=_prepare_status,
         validate_status=_validate_status,
+        check_bounds=_check_bounds,
+        check_status=certificates.check_signer,
     )
 }

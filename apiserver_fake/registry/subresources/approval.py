@@ -3,6 +3,7 @@
 Source: upstream `pkg/registry/certificates/certificates/strategy.go`.
 """
 
+from apiserver_fake.admission.certificates import check_approver
 from apiserver_fake.errors import qualified_kind
 from apiserver_fake.registry.strategies.certificates import check_conditions, conditions_of, stamped
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
@@ -28,6 +29,7 @@ def _approve(stored: Document, body: Document, ctx: WriteContext) -> Subresource
             )
     if causes:
         raise invalid(qualified_kind(stored), ctx.request.name, causes)
+    check_approver(stored, ctx)
     status = {**(stored.get("status") or {}), "conditions": stamped([*others, *asked], before, ctx.wall_s)}
     return SubresourceResult(document={**stored, "status": status})
 

@@ -18,6 +18,7 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     strategy.prepare_status(stored, new, ctx)
     if causes := [*strategy.validate_status(stored, new, ctx)]:
         raise invalid(qualified_kind(stored), ctx.request.name, causes)
+    strategy.check_status(stored, new, ctx)
     return SubresourceResult(document=new)
 
 

@@ -29,7 +29,8 @@ Examples:
 
 \b
 A snapshot holds every object with uid, version and managed fields, the counter, what the kubelets and their container
-runtimes keep, and the switches. It holds no keys and no tokens. Restoring needs the same format of the store.
+runtimes keep, and the switches; the values of Secrets too, in a file that its owner alone may read. It holds no keys
+and no tokens. Restoring needs the same format of the store.
 """
 
 
@@ -123,12 +124,18 @@ def list_command(data: Path, output: str) -> int:
 @click.argument("name")
 @click.option("--format", "format_name", default="kwok", show_default=True, help="the format to write")
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@click.option("--secrets", "has_secrets", is_flag=True, help="write the values of Secrets too")
 @data_option
-def export_command(name: str, format_name: str, path: Path, data: Path) -> int:
-    """Write a snapshot for another tool."""
+def export_command(name: str, format_name: str, path: Path, has_secrets: bool, data: Path) -> int:
+    """Write a snapshot for another tool.
+
+    The values of Secrets are left out unless --secrets is given; their names and keys are written. The file's owner
+    alone may read it.
+    """
     from services.cli.exchange.files import writing
     from services.cli.mesh_state import state_of
     from services.cli.snapshots import SnapshotError, about_of, place_of
+    from services.exchange.recorder import without_values
     from services.exchange.stream import Refused
     from services.scenarios.past import StateError
 
@@ -138,6 +145,6 @@ def export_command(name: str, format_name: str, path: Path, data: Path) -> int:
         state = state_of(place, 0)
         with writing(path, format_name, state.wall_s) as writer:
             for each in state.objects:
-                writer.put(each.document)
+                writer.put(each.document if has_secrets else without_values(each.document))
     click.echo(f"{counted(len(state.objects), 'object is', 'objects are')} in {path}")
     return EXIT_OK

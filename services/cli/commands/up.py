@@ -216,6 +216,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     survives in the data directory: up again continues where it was.
     """
     is_first = not (given["data"] / LOCK_FILE).exists()
+    is_of_parent = given["lock_fd"] >= 0
     is_new, fd = _held(given["data"], given.pop("lock_fd"))
     try:
         from services.cli.attended import attend, check
@@ -228,7 +229,8 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
         raise
     if given["detach"]:
         return _detach(given, fd)
-    return attend(given, fd, lambda status: _print(status, is_detached=False))
+    # What the parent prints has the page's token, and the output of this process is a log.
+    return attend(given, fd, _silent if is_of_parent else lambda status: _print(status, is_detached=False))
 
 
 def _held(data: Path, lock_fd: int) -> tuple[bool, int]:
@@ -246,6 +248,10 @@ def _shown(path: str) -> str:
     """Return a path as it is typed: from here if it is below, else from the root: the same from anywhere."""
     found = os.path.relpath(path)
     return path if found.startswith("..") else found
+
+
+def _silent(_: dict[str, Any]) -> None:
+    """Print nothing."""
 
 
 def _print(status: dict[str, Any], *, is_detached: bool) -> None:
@@ -276,7 +282,7 @@ def _detach(given: dict[str, Any], fd: int) -> int:
     os.umask(0o077)
     arguments = ["--lock-fd", str(fd)]
     for option in COMMAND.params:
-        value = (given | {"detach": False, "output": "json", "lock_fd": None})[option.name or ""]
+        value = (given | {"detach": False, "output": None, "lock_fd": None})[option.name or ""]
         for each in value if isinstance(value, tuple) else (value,):
             if each is True:
                 arguments.append(option.opts[-1])

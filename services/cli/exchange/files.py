@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,9 +125,17 @@ def say_guess(source: Source, found: Format, given: str | None) -> None:
         click.echo(f"{source.file}: format {found.name}, {found.title}", err=True)
 
 
+def _private(path: str, flags: int) -> int:
+    fd = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.fchmod(fd, 0o600)
+    return fd
+
+
 @contextmanager
 def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
-    """Write a file in a format; one that ends in .gz is compressed. Raises: Refused: it cannot be written so.
+    """Write a file in a format, which its owner alone may read; one that ends in .gz is compressed. Raises: Refused: it
+    cannot be written so.
 
     It is closed in good order however the block ends, so that what was recorded until then can be read.
     """
@@ -134,7 +144,7 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
         able = ", ".join(each.name for each in formats().values() if each.write is not None)
         raise Refused(f"--format {name}: it is only read; written are {able}")
     try:
-        raw: BinaryIO = path.open("wb")
+        raw: BinaryIO = path.open("wb", opener=_private)
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror or error}") from None
     with raw:

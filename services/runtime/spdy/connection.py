@@ -17,6 +17,7 @@ CHUNK_BYTES = 32 << 10
 STREAMS_MAX = 256
 """How many streams of one connection may be open at once."""
 HEAD_BYTES_MAX = 64 << 10
+"""Of an answer; what is asked may be longer."""
 PING_S = 5.0
 """How often a server pings. A client that is gone while it is not read, because its input waits for a slow process, is
 noticed by that: its machine answers with a reset."""

@@ -58,6 +58,7 @@ group:system:mesh-admins      ordinary                    * */status */scale */f
 nodes/healthz nodes/configz nodes/pods
 group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
+group:system:mesh-admins      approve,sign                signers.certificates.k8s.io
 group:system:mesh-admins      statehash                   statehash
 group:system:node-hosts       token                       nodetokens
 R:                            create                      tokenreviews.authentication.k8s.io \
@@ -147,6 +148,7 @@ C:horizontal-pod-autoscaler   change                      deployments.apps/scale
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:csrsigning                  read                        certificatesigningrequests.certificates.k8s.io
 C:csrsigning                  change                      certificatesigningrequests.certificates.k8s.io/status
+C:csrsigning                  sign                        signers.certificates.k8s.io
 C:csrcleaner                  read,delete                 certificatesigningrequests.certificates.k8s.io
 C:endpoints-controller        read                        services pods endpoints
 C:endpoints-controller        create,change               endpoints

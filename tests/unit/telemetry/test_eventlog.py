@@ -23,6 +23,15 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+def test_a_line_about_a_text_without_a_form_is_written(tmp_path):
+    log = FileEventLog(tmp_path, "apiserver", StillClock(), "00ff")
+
+    log.write("api.request", identity="a\udcff", data={"path": "\ud800", "size": 1 << 70})
+
+    [line] = lines_of(log.path)
+    assert ("a\\udcff", {"path": "\\ud800", "size": str(1 << 70)}) == (line["identity"], line["data"])
+
+
 def test_a_line_has_every_field_of_guarantees_1_1(tmp_path):
     log = FileEventLog(tmp_path, "kubelet/n17", StillClock(), "00ff")
 

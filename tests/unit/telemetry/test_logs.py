@@ -37,6 +37,39 @@ def test_a_library_that_repeats_itself_is_logged_once_a_minute_with_how_often_it
     assert [None, 59] == [line.get("kept_back") for line in lines()]
 
 
+@pytest.mark.parametrize("value", ["\ud800", {"a": ["\udcff"]}, 1 << 70, UnicodeError("\ud800")])
+def test_a_line_is_written_whatever_is_in_it(lines, value):
+    structlog.get_logger().error("request.failed", path="/a\udcffb", value=value)
+
+    [line] = lines()
+    assert ("request.failed", "/a\\udcffb") == (line["event"], line["path"])
+
+
+def test_a_line_for_people_is_written_whatever_is_in_it(tmp_path):
+    with (tmp_path / "lines").open("w", encoding="ascii") as stream:
+        logs.set_up("scheduler", stream=stream, is_plain=True, is_final=False)
+        structlog.get_logger().error("request.failed", path="/a\udcffb")
+
+    assert "/a\\udcffb" in (tmp_path / "lines").read_text()
+    structlog.reset_defaults()
+
+
+def test_a_traceback_about_a_text_without_a_form_is_written(lines):
+    try:
+        "\ud800".encode()
+    except UnicodeEncodeError as error:
+        structlog.get_logger().error("request.failed", exc_info=error)
+
+    [line] = lines()
+    assert "UnicodeEncodeError" in line["exception"]
+
+
+def test_a_sentence_of_a_library_whose_arguments_do_not_fit_is_logged(lines):
+    say(1000.0, "attempt %d", "x")
+
+    assert ["attempt %d ['x']"] == [line["message"] for line in lines()]
+
+
 def test_another_sentence_of_the_same_library_is_logged_at_once(lines):
     say(1000.0, "no answer")
     say(1000.1, "refused")

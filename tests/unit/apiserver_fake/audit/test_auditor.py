@@ -41,6 +41,18 @@ def audited(level="RequestResponse", **rule):
     return Auditor(own, lines, lambda: 1_767_225_600.25, lambda: "new"), lines.lines
 
 
+def test_an_event_about_a_text_without_a_form_is_written():
+    auditor, lines = audited()
+    source = Source("/api/v1/\udcff", ("\ud800",), "a\udcff")
+
+    auditor.begin(ANN, CREATE._replace(name="\ud800"), source, audit_id="id", version="v1")
+
+    assert ["/api/v1/\\udcff", ["\\ud800"], "a\\udcff", "\\ud800"] == [
+        *(lines[0][name] for name in ("requestURI", "sourceIPs", "userAgent")),
+        lines[0]["objectRef"]["name"],
+    ]
+
+
 def create(auditor, body=b'{"metadata":{"name":"web","managedFields":[1]},"spec":{}}', code=201, answer=None):
     trail = auditor.begin(ANN, CREATE, SOURCE, audit_id="id", version="v1")
     if trail is None:

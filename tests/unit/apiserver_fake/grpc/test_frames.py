@@ -22,6 +22,12 @@ EVENTS = st.builds(
 )
 
 
+def test_a_warning_without_a_form_is_sent_as_its_escapes():
+    read = pb.ResponseBatch.FromString(response_bytes(1, Response(code=200, warnings=("a\ud800",)), b""))
+
+    assert ["a\\ud800"] == list(read.responses[0].warnings)
+
+
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(EVENTS, max_size=3)), max_size=3))
 def test_a_frame_reads_back_as_the_events_it_was_made_of(batches):
     encoded = EventBytes()

@@ -38,6 +38,15 @@ def test_what_is_not_strict_json_is_a_bad_request(body):
         (b'{"a":"\\x"}', 'invalid character \'x\' in string escape code ({"a":"\\x"})'),
         (b'{"a":' + b"1" * 18 + b"}" * 20, 'after top-level value ({"a":111111111111111111}}}}}}} ...)'),
         (b"a: b", "invalid character 'a' looking for beginning of value (613a2062)"),
+        (b"\xed\xa0\x80", "invalid character 'í' looking for beginning of value (eda080)"),
+        (b"\xff", "invalid character 'ÿ' looking for beginning of value (ff)"),
+        ("日".encode(), "invalid character 'æ' looking for beginning of value (e697a5)"),
+        (b"\x80", r"invalid character '\u0080' looking for beginning of value (80)"),
+        (b"\x00\x01", r"invalid character '\x00' looking for beginning of value (0001)"),
+        (b"\x0b{}", r"invalid character '\v' looking for beginning of value (0b7b7d)"),
+        (b"\\", r"invalid character '\\' looking for beginning of value (5c)"),
+        (b"\xef\xbb\xbf{}", "invalid character 'ï' looking for beginning of value (efbbbf7b7d)"),
+        (b'{"a":1 \xc3\xa9}', "invalid character 'Ã' after object key:value pair ({\"a\":1 é})"),
     ],
 )
 def test_a_body_that_is_no_json_is_refused_in_upstreams_words(body, said):
@@ -48,6 +57,12 @@ def test_a_body_that_is_no_json_is_refused_in_upstreams_words(body, said):
     )
     assert refused.value.message.startswith(start)
     assert refused.value.message.endswith(said)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_json_in_another_encoding_is_refused(encoding):
+    with pytest.raises(BadRequest, match=r"invalid character|strict JSON"):
+        decode('{"a":1}'.encode(encoding))
 
 
 def test_null_is_an_object_without_anything():
