@@ -28,6 +28,7 @@ from services.api.meta import Document
 from services.api.seams import Clock
 from services.api.times import format_time
 from services.api.wire import Api, Request
+from services.telemetry.metrics import Samples
 
 log = structlog.get_logger()
 
@@ -276,7 +277,7 @@ class FairDispatch:
 
     # -- what is shown
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return its counters and gauges by Prometheus name."""
         return metrics.METRICS.of(self.levels)
 

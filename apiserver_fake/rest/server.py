@@ -93,10 +93,11 @@ from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.health import joined
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.calls import serving
-from services.telemetry.exposition import exposition
+from services.telemetry.exposition import Exposition
 
 log = structlog.get_logger()
 
@@ -162,7 +163,7 @@ class RestHandler:
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
         self._encoding = Encoding(has_sessions=settings.has_sessions)
-        self._rows = lists.Rows()
+        self._rows, self._exposition = lists.Rows(), Exposition()
         self.active: dict[object, None] = {}
         """The connections that have sent a request, in the order of their last answers; `_SilenceSweep` forgets those
         that are gone."""
@@ -372,8 +373,10 @@ class RestHandler:
         match parts:
             case ["metrics"]:
                 self._only_monitors(request, identity)
-                content_type, body = exposition(self._server.metrics(), request.headers.get("Accept", ""))
-                return web.Response(body=body, headers={"Content-Type": content_type})
+                content_type, pieces = self._exposition.pieces(
+                    self._server.metrics(), request.headers.get("Accept", "")
+                )
+                return web.Response(body=await joined(pieces), headers={"Content-Type": content_type})
             case ["openapi", "v2"]:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
                 if not content_type:

@@ -14,7 +14,7 @@ from scheduler.framework.events import Registration
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
 from scheduler.framework.timing import PluginTimes, Turns, Watch
-from services.telemetry.metrics import Metrics, counter
+from services.telemetry.metrics import Metrics, Samples, counter
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Profiles:
         found = ((name, profile.cycle.batching) for name, profile in self._by_name.items())
         return {name: batching for name, batching in found if batching is not None}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return what became of hints and batches."""
         return METRICS.of(self)
 
