@@ -39,6 +39,7 @@ from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
+from apiserver_fake.customresources.definition_index import DefinitionIndex
 from apiserver_fake.decode import json_object
 from apiserver_fake.event_log import EventLines
 from apiserver_fake.fairness.gate import FairDispatch
@@ -89,7 +90,7 @@ from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest, rpc_method
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
-from services.telemetry.metrics import Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Metrics, Samples, counter, gauge, histogram
 from services.telemetry.spans import Kind as SpanKind
 
 if TYPE_CHECKING:
@@ -176,7 +177,10 @@ class ApiServer:
             resources=lambda: self.catalogue.resources,
         )
         self._expiry = EventExpiry(config.event_ttl_s)
-        self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
+        self.definitions = DefinitionIndex()
+        self._definition_controller = DefinitionController(
+            self.store, self.definitions, lambda: self.api_for(ADMIN), seams.clock
+        )
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None
         self.requests = Requests(self._version_of)
@@ -255,7 +259,10 @@ class ApiServer:
         try:
             if self._journal.is_durable:
                 restore(store, recovered.base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
-                self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
+                definitions = store.select(DEFINITIONS, Selection()).records
+                for record in definitions:
+                    self.definitions.note(record, is_gone=False)
+                self._redefine(record.name for record in definitions)
         except (Gap, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -781,6 +788,8 @@ class ApiServer:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
         redefined = [change for change in changes if change.record.resource == DEFINITIONS]
+        for change in redefined:
+            self.definitions.note(change.record, is_gone=change.type == DELETED)
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
@@ -881,7 +890,7 @@ class ApiServer:
         except NotFound:
             return ""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters, gauges and histograms by Prometheus name."""
         found = METRICS.of(self) | self.requests.metrics()
         return found | self.fairness.metrics() if self.fairness is not None else found

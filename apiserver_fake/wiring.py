@@ -47,6 +47,7 @@ from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
+from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
     from apiserver_fake.customresources.kwok import KwokKinds
@@ -168,7 +169,12 @@ class ApiServerComponent:
             if not all(each.schema for each in catalogue.served.get((group, version), {}).values())
         ) | frozenset((each.group, each.version) for each in CREATED_ONLY)
         controller = ApiServiceController(
-            self.server.store, self.server.api_for(ADMIN), clock, built_in, lambda *asked: is_served(catalogue, *asked)
+            self.server.store,
+            self.server.api_for(ADMIN),
+            clock,
+            built_in,
+            self.server.definitions,
+            lambda *asked: is_served(catalogue, *asked),
         )
         await controller.register_built_in()
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
@@ -185,7 +191,7 @@ class ApiServerComponent:
         """Whether the store is recovered and the servers are open."""
         return self._is_listening and self.server.is_ready
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the server's figures."""
         return self.server.metrics()
 

@@ -21,14 +21,14 @@ ON_COLLECTIONS, ON_OBJECTS = ("list", "watch", "deletecollection", "create"), ("
 def sorts() -> Iterator[Request]:
     """Yield a request of each sort, kind by kind."""
     for kind in range(KINDS):
-        place = {"resource": f"kind{kind}.example.com", "namespace": "default"}
+        name = f"kind{kind}.example.com"
         for verb in ON_COLLECTIONS:
-            yield Request(verb=verb, **place)
+            yield Request(verb=verb, resource=name, namespace="default")
         for verb in ON_OBJECTS:
-            yield Request(verb=verb, name="x", **place)
+            yield Request(verb=verb, resource=name, namespace="default", name="x")
         for verb in ("get", "update", "patch"):
-            yield Request(verb=verb, name="x", subresource="status", **place)
-        yield Request(verb="create", dry_run=True, **place)
+            yield Request(verb=verb, resource=name, namespace="default", name="x", subresource="status")
+        yield Request(verb="create", resource=name, namespace="default", dry_run=True)
 
 
 def main() -> None:
