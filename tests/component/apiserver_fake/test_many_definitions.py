@@ -54,7 +54,7 @@ def in_cluster(test):
     simloop.run(run())
 
 
-def test_the_same_is_decoded_for_the_last_definition_as_for_the_second(monkeypatch):
+def test_the_same_is_decoded_for_the_last_definition_as_for_the_first(monkeypatch):
     decodes, found = Decodes(monkeypatch), []
 
     async def test(cluster):
@@ -66,9 +66,11 @@ def test_the_same_is_decoded_for_the_last_definition_as_for_the_second(monkeypat
 
     in_cluster(test)
 
-    second = found[1]  # before the first there was no watch that had begun
-    assert second["CustomResourceDefinition"] > 0
-    assert found[2:] == [second] * 18
+    of_definitions = [each["CustomResourceDefinition"] for each in found]
+    assert of_definitions[0] > 0
+    assert of_definitions == of_definitions[:1] * 20
+    # Whether two steps see an APIService before or after its condition was written depends on who comes first.
+    assert max(each["APIService"] for each in found) <= 8
 
 
 def test_watches_that_begin_anew_decode_nothing_of_what_has_not_changed(monkeypatch):
