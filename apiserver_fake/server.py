@@ -49,7 +49,7 @@ from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
-from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
+from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.requests import MUTATING, Requests, group_resource
@@ -743,7 +743,11 @@ class ApiServer:
                         waits.append(begun)
                 for wait in waits:
                     _check_deleted(await wait)
-            response = Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
+            head, items = list_head(resource, meant, rv, ""), tuple([record.body for record in meant.records])
+            if request.is_split:
+                response = Response(code=200, rv=self.store.rv, body=head, items=items, records=meant.records)
+            else:
+                response = Response(code=200, rv=self.store.rv, body=with_items(head, items))
         except ApiError as error:
             response = refusal(error)
         self._finish(identity, request, span, began, response)
@@ -996,6 +1000,7 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
         uid=record.uid,
         label_selector="",
         field_selector="",
+        is_split=False,
         request_id="",
         traceparent=traceparent,
     )

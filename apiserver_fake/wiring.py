@@ -47,10 +47,15 @@ from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
+from services.telemetry import kernel
 from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
     from apiserver_fake.customresources.kwok import KwokKinds
+
+
+GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
+"""How often memory is given back at most, and what must have left the window of changes since."""
 
 
 class ApiServerComponent:
@@ -91,6 +96,8 @@ class ApiServerComponent:
             following = asyncio.create_task(tls.follow())
             servers.callback(following.cancel)
         if _has_servers(config):
+            giving_back = asyncio.create_task(self._give_back())
+            servers.callback(giving_back.cancel)
             fairness = self.server.fairness = self.make_fairness()
             dividing = asyncio.create_task(fairness.run())
             servers.callback(dividing.cancel)
@@ -122,6 +129,16 @@ class ApiServerComponent:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
+
+    async def _give_back(self) -> None:
+        """Have the C library give back the memory of what has left the window of changes, when it is worth it: it
+        keeps what is freed between blocks in use, and a burst of Events would be seen for days."""
+        store, before = self.server.store, 0
+        while True:
+            await asyncio.sleep(GIVEN_BACK_S)
+            if store.bytes_left - before >= GIVEN_BACK_BYTES:
+                before = store.bytes_left
+                kernel.release_memory()
 
     def make_fairness(self) -> FairDispatch:
         """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""

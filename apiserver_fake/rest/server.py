@@ -612,8 +612,8 @@ class RestHandler:
         if (trail := trail_of(request)) is not None and trail.takes_answers:
             return False
         is_plain = not form.convert or lists.is_made_of_slices(form, include)
-        is_get = request.method == "GET" and request.version >= HttpVersion11
-        return is_get and is_plain and not form.is_pretty and not is_pretty(request)
+        is_list = request.method in ("GET", "DELETE") and request.version >= HttpVersion11
+        return is_list and is_plain and not form.is_pretty and not is_pretty(request)
 
     async def _streamed(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
