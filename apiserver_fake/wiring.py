@@ -96,7 +96,7 @@ class ApiServerComponent:
             following = asyncio.create_task(tls.follow())
             servers.callback(following.cancel)
         if _has_servers(config):
-            giving_back = asyncio.create_task(self._give_back())
+            giving_back = asyncio.create_task(give_back(self.server.store))
             servers.callback(giving_back.cancel)
             fairness = self.server.fairness = self.make_fairness()
             dividing = asyncio.create_task(fairness.run())
@@ -129,16 +129,6 @@ class ApiServerComponent:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
-
-    async def _give_back(self) -> None:
-        """Have the C library give back the memory of what has left the window of changes, when it is worth it: it
-        keeps what is freed between blocks in use, and a burst of Events would be seen for days."""
-        store, before = self.server.store, 0
-        while True:
-            await asyncio.sleep(GIVEN_BACK_S)
-            if store.bytes_left - before >= GIVEN_BACK_BYTES:
-                before = store.bytes_left
-                kernel.release_memory()
 
     def make_fairness(self) -> FairDispatch:
         """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""
@@ -224,6 +214,19 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+async def give_back(store: Store) -> None:
+    """Have the C library give back the memory of what has left the window of changes, when it is worth it.
+
+    It keeps what is freed between blocks in use, and a burst of Events would be seen for days.
+    """
+    before = 0
+    while True:
+        await asyncio.sleep(GIVEN_BACK_S)
+        if store.bytes_left - before >= GIVEN_BACK_BYTES:
+            before = store.bytes_left
+            kernel.release_memory()
 
 
 def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:

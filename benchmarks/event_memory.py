@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from apiserver_fake.wiring import GIVEN_BACK_S
 from benchmarks.running_mesh import RunningMesh, many, quiet_arguments, running_mesh
 from services.api.meta import Document
 from services.api.wire import Request
@@ -68,6 +69,7 @@ async def _measure(mesh: RunningMesh, engine: str, count: int) -> None:
     for number in range(TOUCHED):  # the window moves with what is written, as heartbeats are
         await asyncio.sleep(2 * WINDOW_S / TOUCHED)
         await create(count + number)
+    await asyncio.sleep(GIVEN_BACK_S + REST_S)
     print(  # noqa: T201
         f"{engine:>6}  before {before:.0f} MiB  with {count:,} Events +{full:.0f}  "
         f"deleted: {answer} after {took_s:.0f} s, +{most:.0f}  at rest +{mib() - before:.0f}"

@@ -381,9 +381,11 @@ class RestHandler:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
                 if not content_type:
                     return web.Response(status=406, headers={"Vary": "Accept"})
+                await self._compose_openapi()
                 found = openapi.second(self._catalogue, is_protobuf=content_type != media_types.JSON)
                 return cached_answer(request, found, content_type)
             case ["openapi", "v3"]:
+                await self._compose_openapi()
                 return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
@@ -598,6 +600,13 @@ class RestHandler:
             for text in found.warnings:
                 answer.headers.add("Warning", warning_header(text))
         return answer
+
+    async def _compose_openapi(self) -> None:
+        """Have the document of every group version made; others have their turn after each."""
+        for group, versions in discovery.groups(self._catalogue).items():
+            for version in versions:
+                openapi.group_version_answer(self._catalogue, group, version)
+                await self.next_piece()
 
     async def next_piece(self) -> None:
         """Wait for the turn of a long answer's next piece: others have theirs between."""

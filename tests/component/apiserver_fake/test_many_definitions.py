@@ -6,6 +6,7 @@ import msgspec
 
 from apiserver_fake.aggregated.registration import ApiServiceController
 from apiserver_fake.customresources.definition_index import DefinitionIndex
+from apiserver_fake.rest import discovery, openapi
 from services.api.identity import ADMIN
 from services.api.kinds.apiservice import API_SERVICES
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -130,3 +131,32 @@ def test_the_index_knows_which_versions_a_group_serves():
         assert (index.versions(record.name), index.is_served("group1.example.com", "v1")) == ([], False)
 
     in_cluster(test)
+
+
+def test_one_more_definition_leaves_the_openapi_documents_of_other_groups_as_they_are():
+    async def test(cluster):
+        catalogue = cluster.server.catalogue
+        await cluster.define(numbered(1))
+        places = [(group, version) for group, versions in discovery.groups(catalogue).items() for version in versions]
+        before = [openapi.group_version_answer(catalogue, *place) for place in places]
+        index = openapi.index(catalogue)
+
+        await cluster.define(numbered(2))
+
+        after = [openapi.group_version_answer(catalogue, *place) for place in places]
+        assert [each for each, now in zip(before, after, strict=True) if each is not now] == []
+        assert openapi.index(catalogue) != index
+        (await cluster.server.api_for(ADMIN).call(redefined(1, cluster))).unwrap()
+        await asyncio.sleep(1.0)
+        assert openapi.group_version_answer(catalogue, "group1.example.com", "v1") not in before
+
+    in_cluster(test)
+
+
+def redefined(number, cluster):
+    """Return the update of a definition by which its kind has one field more."""
+    record = cluster.server.store.get(DEFINITIONS, "", f"crontabs.group{number}.example.com")
+    definition = msgspec.json.decode(record.body)
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["more"] = {"type": "string"}
+    return Request(verb="update", resource=DEFINITIONS, name=record.name, body=msgspec.json.encode(definition))
