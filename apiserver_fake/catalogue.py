@@ -88,12 +88,17 @@ class Catalogue:
         self._built_in = {resource.name: _built_in(resource) for resource in resources().values()}
         self._kinds: dict[str, Kind] = {}
         self._made: dict[Hashable, Any] = {}
+        self._made_of: dict[tuple[str, str], tuple[Mapping[str, ServedVersion], dict[Hashable, Any]]] = {}
+        self._computed = [ServedVersion(resource, name, ANYTHING) for name, resource in COMPUTED.items()]
         self.define(defined)
 
     def define(self, defined: Iterable[Kind]) -> None:
         """Serve these kinds besides those that are built in, in place of what was defined before."""
         self._kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
         self._made.clear()
+        self._made_of = {
+            place: known for place, known in self._made_of.items() if known[0] == self.served.get(place, {})
+        }
 
     @property
     def resources(self) -> Mapping[str, Resource]:
@@ -131,9 +136,8 @@ class Catalogue:
         found: dict[tuple[str, str], dict[str, ServedVersion]] = {}
         for each in self._every_version():
             found.setdefault((each.resource.group, each.resource.version), {})[each.resource.plural] = each
-        for name, resource in COMPUTED.items():
-            computed = ServedVersion(resource, name, ANYTHING)
-            found.setdefault((resource.group, resource.version), {})[resource.plural] = computed
+        for each in self._computed:
+            found.setdefault((each.resource.group, each.resource.version), {})[each.resource.plural] = each
         return found
 
     def _every_version(self) -> Iterator[ServedVersion]:
@@ -154,6 +158,16 @@ class Catalogue:
         if key not in self._made:
             self._made[key] = make()
         return cast("T", self._made[key])
+
+    def once_of(self, group: str, version: str, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns, made once for as long as the kinds of that group version stay as they are."""
+        served = self.served.get((group, version), {})
+        known = self._made_of.get((group, version))
+        if known is None:
+            known = self._made_of[group, version] = (served, {})
+        if key not in known[1]:
+            known[1][key] = make()
+        return cast("T", known[1][key])
 
 
 def _type_of(served: ServedVersion) -> tuple[str, str]:

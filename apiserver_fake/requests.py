@@ -3,15 +3,28 @@
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go`.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from services.api.wire import Request
-from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
+
+T = TypeVar("T")
 
 MUTATING: Final = frozenset(("create", "update", "patch", "delete", "deletecollection"))
-METHODS: Final = {"create": "POST", "update": "PUT"}
-"""The verbs of calls whose names in metrics are other words, as upstream's: the HTTP method, or LIST or WATCH."""
+METHODS: Final = {
+    **{verb: verb.upper() for verb in ("get", "list", "watch", "patch", "delete", "deletecollection", "connect")},
+    "create": "POST",
+    "update": "PUT",
+}
+"""What metrics call the verbs of calls, as upstream's: the HTTP method, or LIST, WATCH or CONNECT."""
+OTHER: Final = "other"
+"""What metrics call any other verb, as upstream's."""
+UNEXPECTED: Final = "unexpected"
+"""What metrics call the kind and subresource of requests that are counted together. Source: KEP-2305, whose allowlists
+of label values replace every other value by it."""
+COUNTED_MAX, TIMED_MAX = 4_000, 400
+"""So many sorts of requests have totals of their own, and so many a distribution of their own, which is 26 lines."""
 BOUNDS: Final = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
     *(3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
@@ -19,24 +32,39 @@ BOUNDS: Final = (
 _LABELS: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 
 
+class _Sort(NamedTuple):
+    """What requests that are counted together have in common; `resource`: a wire name."""
+
+    verb: str
+    resource: str
+    subresource: str
+    scope: str
+    is_dry_run: bool
+
+
 class _Answers:
-    """How requests of one kind were answered: how often with which code, and after how long."""
+    """How requests of one sort were answered: how often with which code, and after how long."""
 
     __slots__ = ("by_code", "took")
 
-    def __init__(self) -> None:
+    def __init__(self, took: Histogram) -> None:
         self.by_code: dict[int, int] = {}
-        self.took = Histogram(BOUNDS)
+        self.took = took
 
 
 class Requests:
     """Counts requests. `begun`: of those that read, and of those that change something. `version_of`: the version in
-    which the kind of a wire name is stored."""
+    which the kind of a wire name is stored.
+
+    The first sorts of requests to come are counted each by itself, any further ones by verb and scope.
+    """
 
     def __init__(self, version_of: Callable[[str], str]) -> None:
         self.begun = [0, 0]
+        self._answered = [0, 0]
         self._version_of = version_of
-        self._answers: dict[tuple[str, str, str, str, bool], _Answers] = {}
+        self._answers: dict[_Sort, _Answers] = {}
+        self._took: dict[_Sort, Histogram] = {}
 
     def ended(self, request: Request, code: int, took_s: float, trace_id: str) -> None:
         """Count the answer to a request; `trace_id`: of a sampled trace, else ""."""
@@ -45,31 +73,53 @@ class Requests:
             scope = "resource"
         else:
             scope = "namespace" if request.namespace else "cluster"
-        place = (verb, request.resource, request.subresource, scope, request.dry_run)
-        answers = self._answers.get(place)
-        if answers is None:
-            answers = self._answers[place] = _Answers()
+        sort = _Sort(verb, request.resource, request.subresource, scope, request.dry_run)
+        answers = self._answers.get(sort) or self._first(sort)
         by_code = answers.by_code
         by_code[code] = by_code.get(code, 0) + 1
         answers.took.observe(took_s, 1, trace_id)
+        self._answered[verb in MUTATING] += 1
 
-    def metrics(self) -> dict[str, float]:
+    def _first(self, sort: _Sort) -> _Answers:
+        """Return where a sort of request is counted of which none was before."""
+        if sort.verb not in METHODS:
+            sort = sort._replace(verb=OTHER)
+        together = sort._replace(resource=UNEXPECTED, subresource=UNEXPECTED)
+        if sort not in self._answers and len(self._answers) >= COUNTED_MAX:
+            sort = together
+        if (answers := self._answers.get(sort)) is None:
+            timed = sort if len(self._took) < TIMED_MAX else together
+            answers = self._answers[sort] = _Answers(self._took.setdefault(timed, Histogram(BOUNDS)))
+        return answers
+
+    def metrics(self) -> Samples:
         """Return counters, gauges and histograms by Prometheus name."""
         return METRICS.of(self)
 
-    def answers(self) -> Iterator[tuple[tuple[str, ...], _Answers]]:
-        """Yield the values of `verb` to `component`, in order, with what was counted."""
-        for (verb, name, subresource, scope, is_dry_run), answers in sorted(self._answers.items()):
-            group, resource = group_resource(name)
-            dry_run, version = "All" if is_dry_run else "", self._version_of(name)
-            shown = METHODS.get(verb, verb.upper())
-            yield (shown, dry_run, group, version, resource, subresource, scope, "apiserver"), answers
+    def totals(self) -> dict[tuple[str, ...], float]:
+        """Return the number of answers by the values of `verb` to `component` and `code`, in order."""
+        return {
+            (*labels, str(code)): count
+            for labels, answers in self._labelled(self._answers)
+            for code, count in sorted(answers.by_code.items())
+        }
+
+    def durations(self) -> dict[tuple[str, ...], Histogram]:
+        """Return how long answers took, by the values of `verb` to `component`, in order."""
+        return dict(self._labelled(self._took))
+
+    def _labelled(self, by_sort: Mapping[_Sort, T]) -> Iterator[tuple[tuple[str, ...], T]]:
+        kinds = {name: (*group_resource(name), self._version_of(name)) for name in {sort.resource for sort in by_sort}}
+        kinds[UNEXPECTED] = (UNEXPECTED, UNEXPECTED, UNEXPECTED)
+        for sort in sorted(by_sort):
+            group, resource, version = kinds[sort.resource]
+            verb, dry_run = METHODS.get(sort.verb, sort.verb), "All" if sort.is_dry_run else ""
+            labels = (verb, dry_run, group, version, resource, sort.subresource, sort.scope, "apiserver")
+            yield labels, by_sort[sort]
 
     def in_flight(self) -> dict[str, int]:
         """Return how many requests are being answered, by whether they change something."""
-        left = list(self.begun)
-        for (verb, *_), answers in self._answers.items():
-            left[verb in MUTATING] -= sum(answers.by_code.values())
+        left = [begun - answered for begun, answered in zip(self.begun, self._answered, strict=True)]
         return dict(zip(("readOnly", "mutating"), left, strict=True))
 
 
@@ -80,21 +130,11 @@ def group_resource(name: str) -> tuple[str, str]:
 
 
 METRICS: Final[Metrics[Requests]] = Metrics(
-    counter(
-        "apiserver_request_total",
-        "Answers sent.",
-        lambda own: {
-            (*labels, str(code)): count
-            for labels, each in own.answers()
-            for code, count in sorted(each.by_code.items())
-        },
-        *_LABELS,
-        "code",
-    ),
+    counter("apiserver_request_total", "Answers sent.", Requests.totals, *_LABELS, "code"),
     histogram(
         "apiserver_request_duration_seconds",
         "How long it took to answer, from when a request was read and admitted by priority and fairness.",
-        lambda own: {labels: each.took for labels, each in own.answers()},
+        Requests.durations,
         *_LABELS,
     ),
     gauge("apiserver_current_inflight_requests", "Requests being answered.", Requests.in_flight, "request_kind"),

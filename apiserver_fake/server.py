@@ -39,6 +39,7 @@ from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
+from apiserver_fake.customresources.definition_index import DefinitionIndex
 from apiserver_fake.decode import json_object
 from apiserver_fake.event_log import EventLines
 from apiserver_fake.fairness.gate import FairDispatch
@@ -48,7 +49,7 @@ from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
-from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
+from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.requests import MUTATING, Requests, group_resource
@@ -90,7 +91,7 @@ from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest, rpc_method
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
-from services.telemetry.metrics import Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Metrics, Samples, counter, gauge, histogram
 from services.telemetry.spans import Kind as SpanKind
 
 if TYPE_CHECKING:
@@ -178,7 +179,10 @@ class ApiServer:
             resources=lambda: self.catalogue.resources,
         )
         self._expiry = EventExpiry(config.event_ttl_s)
-        self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
+        self.definitions = DefinitionIndex()
+        self._definition_controller = DefinitionController(
+            self.store, self.definitions, lambda: self.api_for(ADMIN), seams.clock
+        )
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None
         self.requests = Requests(self._version_of)
@@ -257,7 +261,10 @@ class ApiServer:
         try:
             if self._journal.is_durable:
                 restore(store, recovered.base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
-                self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
+                definitions = store.select(DEFINITIONS, Selection()).records
+                for record in definitions:
+                    self.definitions.note(record, is_gone=False)
+                self._redefine(record.name for record in definitions)
         except (Gap, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -744,7 +751,10 @@ class ApiServer:
                     waits.append(begun)
             for wait in waits:
                 _check_deleted(await wait)
-        return Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
+        head, items = list_head(resource, meant, rv, ""), tuple([record.body for record in meant.records])
+        if request.is_split:
+            return Response(code=200, rv=self.store.rv, body=head, items=items, records=meant.records)
+        return Response(code=200, rv=self.store.rv, body=with_items(head, items))
 
     def _finish(self, identity: Identity, request: Request, span: Span, began: float, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""
@@ -785,6 +795,8 @@ class ApiServer:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
         redefined = [change for change in changes if change.record.resource == DEFINITIONS]
+        for change in redefined:
+            self.definitions.note(change.record, is_gone=change.type == DELETED)
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
@@ -885,7 +897,7 @@ class ApiServer:
         except NotFound:
             return ""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters, gauges and histograms by Prometheus name."""
         found = METRICS.of(self) | self.requests.metrics()
         return found | self.fairness.metrics() if self.fairness is not None else found
@@ -991,6 +1003,7 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
         uid=record.uid,
         label_selector="",
         field_selector="",
+        is_split=False,
         request_id="",
         traceparent=traceparent,
     )

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 import msgspec
 import structlog
 
-from apiserver_fake.storage.records import Selection
+from apiserver_fake.storage.decoded import Decoded
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError
 from services.api.meta import Document
@@ -41,6 +41,7 @@ class ServiceAddresses:
 
     def __init__(self, store: Store, api: Api) -> None:
         self._store, self._api = store, api
+        self._services, self._addresses = Decoded(store, SERVICES, _cluster_ips), Decoded(store, ADDRESSES, _of_address)
 
     async def run(self) -> None:
         """Put right what is there, then follow the Services, until cancelled."""
@@ -57,11 +58,10 @@ class ServiceAddresses:
     async def keep(self) -> None:
         """Make what is missing, and remove what the allocator made of no Service's any more. Raises: ApiError."""
         wanted = self._wanted()
-        for record in self._store.select(ADDRESSES, Selection()).records:
-            found = msgspec.json.decode(record.body)
-            if record.name in wanted and _parent(found) == wanted[record.name]:
+        for record, parent in self._addresses:
+            if record.name in wanted and parent == wanted[record.name]:
                 del wanted[record.name]
-            elif (found["metadata"].get("labels") or {}).get(MANAGED_BY) == ALLOCATOR:
+            elif record.labels.get(MANAGED_BY) == ALLOCATOR:
                 request = Request(verb="delete", resource=ADDRESSES, name=record.name, uid=record.uid)
                 response = await self._api.call(request)
                 if response.code not in (404, 409):
@@ -75,15 +75,18 @@ class ServiceAddresses:
                 response.unwrap()
 
     def _wanted(self) -> dict[str, tuple[str, str]]:
-        found = {}
-        for record in self._store.select(SERVICES, Selection()).records:
-            spec = msgspec.json.decode(record.body)["spec"]
-            for address in spec.get("clusterIPs") or [spec.get("clusterIP")]:
-                if address and address != "None":
-                    found[address] = (record.namespace, record.name)
-        return found
+        return {
+            address: (record.namespace, record.name) for record, addresses in self._services for address in addresses
+        }
 
 
-def _parent(document: Document) -> tuple[str, str]:
-    parent = (document.get("spec") or {}).get("parentRef") or {}
+def _cluster_ips(body: bytes) -> tuple[str, ...]:
+    """Return the addresses of a Service."""
+    spec = msgspec.json.decode(body)["spec"]
+    return tuple(each for each in spec.get("clusterIPs") or [spec.get("clusterIP")] if each and each != "None")
+
+
+def _of_address(body: bytes) -> tuple[str, str]:
+    """Return namespace and name of the Service that an IPAddress says it is of."""
+    parent = (msgspec.json.decode(body).get("spec") or {}).get("parentRef") or {}
     return parent.get("namespace") or "", parent.get("name") or ""

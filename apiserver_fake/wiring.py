@@ -47,9 +47,15 @@ from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
+from services.telemetry import kernel
+from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
     from apiserver_fake.customresources.kwok import KwokKinds
+
+
+GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
+"""How often memory is given back at most, and what must have left the window of changes since."""
 
 
 class ApiServerComponent:
@@ -90,6 +96,8 @@ class ApiServerComponent:
             following = asyncio.create_task(tls.follow())
             servers.callback(following.cancel)
         if _has_servers(config):
+            giving_back = asyncio.create_task(give_back(self.server.store))
+            servers.callback(giving_back.cancel)
             fairness = self.server.fairness = self.make_fairness()
             dividing = asyncio.create_task(fairness.run())
             servers.callback(dividing.cancel)
@@ -168,7 +176,12 @@ class ApiServerComponent:
             if not all(each.schema for each in catalogue.served.get((group, version), {}).values())
         ) | frozenset((each.group, each.version) for each in CREATED_ONLY)
         controller = ApiServiceController(
-            self.server.store, self.server.api_for(ADMIN), clock, built_in, lambda *asked: is_served(catalogue, *asked)
+            self.server.store,
+            self.server.api_for(ADMIN),
+            clock,
+            built_in,
+            self.server.definitions,
+            lambda *asked: is_served(catalogue, *asked),
         )
         await controller.register_built_in()
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
@@ -185,7 +198,7 @@ class ApiServerComponent:
         """Whether the store is recovered and the servers are open."""
         return self._is_listening and self.server.is_ready
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the server's figures."""
         return self.server.metrics()
 
@@ -201,6 +214,19 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+async def give_back(store: Store) -> None:
+    """Have the C library give back the memory of what has left the window of changes, when it is worth it.
+
+    It keeps what is freed between blocks in use, and a burst of Events would be seen for days.
+    """
+    before = 0
+    while True:
+        await asyncio.sleep(GIVEN_BACK_S)
+        if store.bytes_left - before >= GIVEN_BACK_BYTES:
+            before = store.bytes_left
+            kernel.release_memory()
 
 
 def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:

@@ -34,6 +34,7 @@ from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
 from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse, path_pattern
 from services.runtime.serving_tls import ServingTls, identity_of_peer
+from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
     from kubelet.agent.metric_pages import MetricPages
@@ -113,7 +114,7 @@ class KubeletProcess:
         """Whether every node is registered and knows its pods."""
         return all(agent.is_ready for agent in self.agents)
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters and gauges of all nodes together, upstream names."""
         agents, journal = self.agents, self.host.journal
         state = HostState(
@@ -325,9 +326,9 @@ class KubeletInSlot:
         """Whether there is a slot, and every node of it is registered and knows its pods."""
         return self._process is not None and self._process.is_ready
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters and gauges of all nodes together, upstream names."""
-        return self._process.metrics() if self._process is not None else {}
+        return self._process.metrics() if self._process is not None else Samples()
 
     def rates(self) -> dict[str, float]:
         """Return what of `metrics` is asked for each second."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from services.client.client import Client
 from services.client.leases import Elector
 from services.client.recorder import Recorder
+from services.telemetry.metrics import Samples
 
 
 @dataclass
@@ -41,9 +42,9 @@ class Leadership:
             )
         self.is_leading = True
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return whether this replica leads; nothing when there is no election."""
-        return self.elector.metrics() if self.elector is not None else {}
+        return self.elector.metrics() if self.elector is not None else Samples()
 
 
 @dataclass

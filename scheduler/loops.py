@@ -59,6 +59,7 @@ from services.api.meta import Key, View
 from services.api.seams import Seams
 from services.reconcile.controller import Change
 from services.runtime.config import StartError
+from services.telemetry.metrics import Samples
 
 CYCLES_IN_A_ROW: Final = 16
 """Cycles before other tasks get a turn."""
@@ -199,22 +200,22 @@ class Scheduler:
         """Whether the informers are synced and pods are being scheduled, or would be if this replica led."""
         return self._ready
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters, histograms and gauges under upstream's names."""
         core, clients = self._core, self._clients
-        found = dict(core.metrics.samples(core.queue, core.cache, core.exclusions))
-        found.update(clients.pods.metrics())
-        found.update(clients.nodes.metrics())
-        found.update(clients.recorder.metrics())
-        found.update(self._leadership.metrics())
-        found.update(self._evictions.metrics())
-        found.update(core.profiles.metrics())
-        found.update(CLAIM_METRICS.of(self._claims.metrics))
+        found = core.metrics.samples(core.queue, core.cache, core.exclusions)
+        found |= clients.pods.metrics()
+        found |= clients.nodes.metrics()
+        found |= clients.recorder.metrics()
+        found |= self._leadership.metrics()
+        found |= self._evictions.metrics()
+        found |= core.profiles.metrics()
+        found |= CLAIM_METRICS.of(self._claims.metrics)
         if core.group_cycle is not None:
-            found.update(self._groups.metrics())
-        found.update(clients.dispatcher.metrics())
+            found |= self._groups.metrics()
+        found |= clients.dispatcher.metrics()
         if self._extenders is not None:
-            found.update(self._extenders.metrics())
+            found |= self._extenders.metrics()
         return found if self._resizes is None else self._resizes.beside(found)
 
     def configz(self) -> dict[str, Any]:

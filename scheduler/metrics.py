@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from scheduler.cache.cache import Cache
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import Pool, SchedulingQueue
-from services.telemetry.metrics import Counts, Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Counts, Histogram, Metrics, Samples, counter, gauge, histogram
 
 SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
 PLUGIN_BOUNDS: Final = tuple(0.00001 * 1.5**i for i in range(20))
@@ -118,7 +118,7 @@ class SchedulerMetrics:
         if len(self._unbound_at) > 65536:
             del self._unbound_at[next(iter(self._unbound_at))]
 
-    def samples(self, queue: SchedulingQueue, cache: Cache, exclusions: Exclusions) -> dict[str, float]:
+    def samples(self, queue: SchedulingQueue, cache: Cache, exclusions: Exclusions) -> Samples:
         """Return all counters, histograms and gauges."""
         return METRICS.of(Reading(self, queue, cache, exclusions))
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
+from apiserver_fake.customresources.definition_index import DefinitionIndex, group_of
 from apiserver_fake.registry.strategies.apiservice import LOCAL
-from apiserver_fake.storage.records import Selection
+from apiserver_fake.storage.records import DELETED, Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError
 from services.api.kinds.apiservice import API_SERVICES, AVAILABLE
@@ -25,13 +26,15 @@ from services.api.meta import Document
 from services.api.seams import Clock
 from services.api.selectors import parse_label_selector
 from services.api.times import format_time
-from services.api.wire import Api, Request, WatchRequest
+from services.api.wire import Api, Request, WatchEvent, WatchRequest
 
 MANAGED = "kube-aggregator.kubernetes.io/automanaged"
 ON_START, ALWAYS = "onstart", "true"
 OF_DEFINITIONS = (1000, 100)
 """The priorities of the group and the version where a definition serves it."""
 RESYNC_S = 30.0
+TAKEN_AT_ONCE = 50
+"""Events of one batch between two turns of others."""
 SERVICES, SLICES = "services", "endpointslices.discovery.k8s.io"
 BOOKMARK, ERROR = "BOOKMARK", "ERROR"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -84,10 +87,52 @@ def a_service(group: str, version: str, priorities: tuple[int, int], managed: st
     return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec}
 
 
+class _Registered:
+    """The APIServices that a watch has shown, by group and by the Service behind them."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[str, tuple[str, str] | None]] = {}
+        self._by_group: dict[str, set[str]] = {}
+        self._behind: dict[tuple[str, str], set[str]] = {}
+
+    def note(self, event: WatchEvent) -> None:
+        """Take notice of one that changed, or went."""
+        name = event.name
+        if (before := self._places.pop(name, None)) is not None:
+            self._by_group[before[0]].discard(name)
+            if before[1] is not None:
+                self._behind[before[1]].discard(name)
+                if not self._behind[before[1]]:
+                    del self._behind[before[1]]
+        if event.type == DELETED:
+            return
+        spec = msgspec.json.decode(event.body)["spec"]
+        service = spec.get("service")
+        place = (service.get("namespace") or "", service.get("name") or "") if service else None
+        self._places[name] = (spec.get("group") or "", place)
+        self._by_group.setdefault(spec.get("group") or "", set()).add(name)
+        if place is not None:
+            self._behind.setdefault(place, set()).add(name)
+
+    def of_group(self, group: str) -> set[str]:
+        """Return the names of a group's."""
+        return set(self._by_group.get(group, ()))
+
+    def behind(self, resource: str, event: WatchEvent) -> set[str]:
+        """Return the names of those behind which a Service is, or the Service of a slice."""
+        if not self._behind:
+            return set()
+        name = event.name
+        if resource == SLICES:
+            name = (msgspec.json.decode(event.body)["metadata"].get("labels") or {}).get(SERVICE_LABEL) or ""
+        return set(self._behind.get((event.namespace, name), ()))
+
+
 class ApiServiceController:
     """Keeps the APIServices of this server and the conditions of all others; `run` never returns.
 
-    `built_in`: the group versions that are served whatever is defined. `is_served`: whether one is served at present.
+    `built_in`: the group versions that are served whatever is defined; `definitions`: those of the others. `is_served`:
+    whether one is served at present.
     """
 
     def __init__(
@@ -96,9 +141,11 @@ class ApiServiceController:
         api: Api,
         clock: Clock,
         built_in: frozenset[tuple[str, str]],
+        definitions: DefinitionIndex,
         is_served: Callable[[str, str], bool],
     ) -> None:
         self._store, self._api, self._clock, self._is_served = store, api, clock, is_served
+        self._definitions, self._registered = definitions, _Registered()
         self._built_in = {
             name_of(*each): a_service(*each, PRIORITIES.get(each, OF_DEFINITIONS), ON_START)
             for each in sorted(built_in - {ITSELF})
@@ -108,7 +155,8 @@ class ApiServiceController:
 
     async def register_built_in(self) -> None:
         """Create and put right what belongs to built-in group versions; remove what did once. Raises: ApiError."""
-        for name in sorted({*self._built_in, *(each["metadata"]["name"] for each in self._all())}):
+        stored = self._store.select(API_SERVICES, Selection()).records
+        for name in sorted({*self._built_in, *(record.name for record in stored)}):
             try:
                 await self._register(name, is_start=True)
             except ApiError as error:
@@ -128,6 +176,8 @@ class ApiServiceController:
                 due, self._due = self._due, set()
                 for name in sorted(due):
                     await self._sync(name)
+                    # What needs no write waits for nothing, and after a start all of them are due.
+                    await asyncio.sleep(0)
 
     async def _sync(self, name: str) -> None:
         try:
@@ -145,33 +195,42 @@ class ApiServiceController:
             self._wake.set()
 
     async def _follow(self, resource: str) -> None:
+        known: dict[str, int] = {}
         while True:
             try:
-                request = WatchRequest(resource=resource)
-                async for events in self._api.watch(request):
-                    for event in events:
+                self._forget_gone(resource, known)
+                async for events in self._api.watch(WatchRequest(resource=resource)):
+                    for place, event in enumerate(events):
                         if event.type not in (BOOKMARK, ERROR):
-                            self._add(self._concerned(resource, msgspec.json.decode(event.body)))
+                            self._add(self._concerned(resource, event, known))
+                        if place % TAKEN_AT_ONCE == TAKEN_AT_ONCE - 1:
+                            await asyncio.sleep(0)
             except ApiError as error:
                 log.debug("apiservice.watch_ended", resource=resource, reason=str(error))
             await asyncio.sleep(1.0)
 
-    def _concerned(self, resource: str, changed: Document) -> set[str]:
-        """Return the names of the APIServices that a changed object may change."""
-        meta = changed["metadata"]
-        if resource == API_SERVICES:
-            return {meta["name"]}
-        if resource == DEFINITIONS:
-            group = changed["spec"]["group"]
-            gone = {each["metadata"]["name"] for each in self._all() if each["spec"].get("group") == group}
-            return gone | {name_of(group, each["name"]) for each in changed["spec"]["versions"]}
-        name = meta["name"] if resource == SERVICES else (meta.get("labels") or {}).get(SERVICE_LABEL)
-        where = (meta.get("namespace"), name)
-        named = ((each["metadata"]["name"], each["spec"].get("service")) for each in self._all())
-        return {own for own, service in named if service and (service.get("namespace"), service.get("name")) == where}
+    def _forget_gone(self, resource: str, known: dict[str, int]) -> None:
+        """Forget what went while no watch followed it."""
+        for name in [name for name in known if self._store.get(resource, "", name) is None]:
+            self._add(self._concerned(resource, WatchEvent(type=DELETED, name=name), known))
 
-    def _all(self) -> list[Document]:
-        return [msgspec.json.decode(record.body) for record in self._store.select(API_SERVICES, Selection()).records]
+    def _concerned(self, resource: str, event: WatchEvent, known: dict[str, int]) -> set[str]:
+        """Return the names of the APIServices that a changed object may change; `known`: the versions of definitions
+        and APIServices that were looked at, which a watch that begins anew shows again."""
+        if resource in (SERVICES, SLICES):
+            return self._registered.behind(resource, event)
+        if event.type == DELETED:
+            known.pop(event.name, None)
+        elif known.get(event.name) == event.rv:
+            return set()
+        else:
+            known[event.name] = event.rv
+        if resource == API_SERVICES:
+            self._registered.note(event)
+            return {event.name}
+        group = group_of(event.name)
+        versions = self._definitions.versions(event.name)
+        return self._registered.of_group(group) | {name_of(group, version) for version in versions}
 
     def _get(self, name: str) -> Document | None:
         record = self._store.get(API_SERVICES, "", name)
@@ -183,11 +242,8 @@ class ApiServiceController:
         if name in self._built_in:
             return self._built_in[name]
         version, _, group = name.partition(".")
-        for record in self._store.select(DEFINITIONS, Selection()).records:
-            spec = msgspec.json.decode(record.body)["spec"]
-            if spec["group"] == group and any(each["name"] == version and each["served"] for each in spec["versions"]):
-                return a_service(group, version, OF_DEFINITIONS, ALWAYS)
-        return None
+        is_defined = self._definitions.is_served(group, version)
+        return a_service(group, version, OF_DEFINITIONS, ALWAYS) if is_defined else None
 
     async def _register(self, name: str, *, is_start: bool) -> None:
         wanted, found = self._wanted(name), self._get(name)

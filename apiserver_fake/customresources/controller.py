@@ -5,13 +5,13 @@ watches show. It wakes only when a definition changes, so a server without defin
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from apiserver_fake.customresources import conditions
+from apiserver_fake.customresources.definition_index import DefinitionIndex
 from apiserver_fake.storage.records import Record, Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError
@@ -29,9 +29,9 @@ log = structlog.get_logger()
 class DefinitionController:
     """Follows every definition to the state it asks for; `run` never returns."""
 
-    def __init__(self, store: Store, api: Callable[[], Api], clock: Clock) -> None:
-        self._store, self._api, self._clock = store, api, clock
-        self._queue: deque[str] = deque()
+    def __init__(self, store: Store, index: DefinitionIndex, api: Callable[[], Api], clock: Clock) -> None:
+        self._store, self._index, self._api, self._clock = store, index, api, clock
+        self._queue: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._later: set[str] = set()
 
@@ -42,18 +42,12 @@ class DefinitionController:
             self._add_group(record.name)
 
     def _add(self, name: str) -> None:
-        if name not in self._queue:
-            self._queue.append(name)
+        self._queue[name] = None
         self._wake.set()
 
     def _add_group(self, name: str) -> None:
-        group = name.partition(".")[2]
-        for each in self._definitions():
-            if each["spec"].get("group") == group and each["metadata"]["name"] != name:
-                self._add(each["metadata"]["name"])
-
-    def _definitions(self) -> list[Document]:
-        return [msgspec.json.decode(record.body) for record in self._store.select(DEFINITIONS, Selection()).records]
+        for other, _ in self._index.others(name):
+            self._add(other)
 
     async def run(self) -> None:
         """Take one step after another, until cancelled."""
@@ -61,7 +55,7 @@ class DefinitionController:
             if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            name = self._queue.popleft()
+            del self._queue[name := next(iter(self._queue))]
             try:
                 await self._step(name)
             except ApiError as error:
@@ -72,6 +66,8 @@ class DefinitionController:
             except Exception as error:  # a definition that trips over a bug must not end the server
                 log.error("definition.failed", definition=name, exc_info=error)
                 self._again(name)
+            # A step that writes nothing waits for nothing: after a start there is one for each definition.
+            await asyncio.sleep(0)
 
     def _again(self, name: str) -> None:
         if name not in self._later:
@@ -91,12 +87,7 @@ class DefinitionController:
         if conditions.is_ending(definition):
             await self._end(definition)
             return
-        group = definition["spec"]["group"]
-        others = [
-            each
-            for each in self._definitions()
-            if each["spec"].get("group") == group and each["metadata"]["name"] != name
-        ]
+        others = [head for _, head in self._index.others(name)]
         if (new := conditions.named(definition, others, wall_s)) is not None:
             await self._write(new)
             # It may have released a name.

@@ -71,9 +71,16 @@ class _Spec(View, frozen=True):
     rules: tuple[_Rule, ...] = ()
 
 
-class _FlowSchema(View, frozen=True):
+class FlowSchema(View, frozen=True):
+    """A flow schema, as far as it is asked."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
+
+    @classmethod
+    def of(cls, body: bytes) -> "FlowSchema":
+        """Return a stored one."""
+        return msgspec.json.decode(body, type=cls)
 
 
 class Matched(NamedTuple):
@@ -94,11 +101,10 @@ class Matched(NamedTuple):
 class FlowSchemas:
     """Flow schemas, in the order in which they are asked."""
 
-    def __init__(self, schemas: Iterable[bytes], levels: Iterable[str]) -> None:
-        """`schemas`: the JSON of objects. One whose priority level is not among `levels` matches nothing."""
+    def __init__(self, schemas: Iterable[FlowSchema], levels: Iterable[str]) -> None:
+        """One whose priority level is not among `levels` matches nothing."""
         known = frozenset(levels)
-        decoded = [msgspec.json.decode(each, type=_FlowSchema) for each in schemas]
-        served = [each for each in decoded if each.spec.priority_level_configuration.name in known]
+        served = [each for each in schemas if each.spec.priority_level_configuration.name in known]
         self._ordered = sorted(served, key=_order)
         subjects = [subject for each in served for rule in each.spec.rules for subject in rule.subjects]
         self._users = frozenset(each.user.name for each in subjects if each.user is not None)
@@ -129,11 +135,11 @@ class FlowSchemas:
         return next((_matched(each) for each in self._ordered if each.metadata.name == name), None)
 
 
-def _order(schema: _FlowSchema) -> tuple[int, str]:
+def _order(schema: FlowSchema) -> tuple[int, str]:
     return schema.spec.matching_precedence, schema.metadata.name
 
 
-def _matched(schema: _FlowSchema) -> Matched:
+def _matched(schema: FlowSchema) -> Matched:
     by, level = schema.spec.distinguisher_method, schema.spec.priority_level_configuration.name
     return Matched(schema.metadata.name, schema.metadata.uid, level, by.type if by is not None else "")
 

@@ -9,7 +9,7 @@ exists is written into its status. Source: decision 0038, upstream
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from apiserver_fake.fairness.levels import Flow, LevelConfiguration, PriorityLev
 from apiserver_fake.fairness.queue_set import CANCELLED, EXECUTING, ONE, TIME_OUT, WAITING, QueuedRequest, Work
 from apiserver_fake.rates import Rate
 from apiserver_fake.rbac.policy import Attributes
+from apiserver_fake.storage.decoded import Decoded
 from apiserver_fake.storage.records import Change, Record, Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import TooManyRequests
@@ -28,6 +29,7 @@ from services.api.meta import Document
 from services.api.seams import Clock
 from services.api.times import format_time
 from services.api.wire import Api, Request
+from services.telemetry.metrics import Samples
 
 log = structlog.get_logger()
 
@@ -82,6 +84,20 @@ class Slices:
             asyncio.get_running_loop().call_soon(self._release)
 
 
+class _Dangling(NamedTuple):
+    """The level that a flow schema is of, and its conditions Dangling."""
+
+    level: str
+    conditions: tuple[Document, ...]
+
+    @classmethod
+    def of(cls, body: bytes) -> "_Dangling":
+        schema = msgspec.json.decode(body)
+        conditions = (schema.get("status") or {}).get("conditions") or ()
+        level = schema["spec"].get("priorityLevelConfiguration", {}).get("name", "")
+        return cls(level, tuple(each for each in conditions if each["type"] == "Dangling"))
+
+
 class FairDispatch:
     """Priority and fairness of one API server."""
 
@@ -95,6 +111,7 @@ class FairDispatch:
             kind: {each["metadata"]["name"]: msgspec.json.encode(each) for each in mandatory if each["kind"] == kind}
             for kind in ("FlowSchema", "PriorityLevelConfiguration")
         }
+        self._dangling = Decoded(store, SCHEMAS, _Dangling.of)
         self._has_changed = asyncio.Event()
         self._written: dict[str, list[float]] = {}
         self._rates = {"events/": Rate(*EVENTS_OF_NODE), "serviceaccounts/token": Rate(*TOKENS_OF_NODE)}
@@ -144,8 +161,8 @@ class FairDispatch:
                 pass
             self._has_changed.clear()
             wait_s = None
-            for record in self._store.select(SCHEMAS, Selection()).records:
-                condition = self._condition(record)
+            for record, shown in self._dangling:
+                condition = self._condition(shown)
                 if condition is None:
                     continue
                 now_s = self._clock.now()
@@ -158,18 +175,15 @@ class FairDispatch:
                 recent.append(now_s)
                 await self._write(record, condition)
 
-    def _condition(self, record: Record) -> Document | None:
+    def _condition(self, shown: "_Dangling") -> Document | None:
         """Return the condition Dangling that a flow schema should have and has not."""
-        schema = msgspec.json.decode(record.body)
-        level = schema["spec"].get("priorityLevelConfiguration", {}).get("name", "")
-        found = self.levels.levels.get(level)
+        level, found = shown.level, self.levels.levels.get(shown.level)
         text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
         if found is not None and not found.is_quiescing:
             wanted = {"status": "False", "reason": "Found", "message": f"{text} and it exists"}
         else:
             wanted = {"status": "True", "reason": "NotFound", "message": f"{text} but there is no such object"}
-        conditions = (schema.get("status") or {}).get("conditions") or ()
-        if any(each["type"] == "Dangling" and wanted.items() <= each.items() for each in conditions):
+        if any(wanted.items() <= each.items() for each in shown.conditions):
             return None
         return {"type": "Dangling", "lastTransitionTime": format_time(self._clock.wall()), **wanted}
 
@@ -276,7 +290,7 @@ class FairDispatch:
 
     # -- what is shown
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return its counters and gauges by Prometheus name."""
         return metrics.METRICS.of(self.levels)
 

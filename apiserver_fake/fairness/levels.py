@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from apiserver_fake.fairness.concurrency import Limits, Shares, Smoothed, adjust, limits_of, max_seats
-from apiserver_fake.fairness.flow_schemas import FlowSchemas, Matched, as_client
+from apiserver_fake.fairness.flow_schemas import FlowSchema, FlowSchemas, Matched, as_client
 from apiserver_fake.fairness.queue_set import ONE, UNLIMITED, WAITING, QueuedRequest, QueueSet, Queuing, Work
 from apiserver_fake.rbac.policy import Attributes
 from services.api.identity import Identity
@@ -198,6 +198,7 @@ class PriorityLevels:
         self.counters: dict[tuple[str, str], FlowCounters] = {}
         self.fair = 0.0
         self._schemas = FlowSchemas((), ())
+        self._read: dict[bytes, FlowSchema] = {}
         self._flows: dict[tuple[object, ...], Flow] = {}
         self._clients: dict[Identity, Identity] = {}
 
@@ -221,7 +222,8 @@ class PriorityLevels:
                 level.is_quiescing = True
                 if level.queues.is_idle:
                     del self.levels[name]
-        self._schemas = FlowSchemas(schemas, wanted)
+        self._read = {body: self._read.get(body) or FlowSchema.of(body) for body in schemas}
+        self._schemas = FlowSchemas(self._read.values(), wanted)
         self._flows.clear()
         limits = limits_of({name: each.configuration.shares for name, each in self.levels.items()}, self.server_limit)
         for name, level in self.levels.items():

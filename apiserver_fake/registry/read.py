@@ -214,11 +214,6 @@ class ExpiredPage(Expired):
         return {**super().status(), "metadata": {"continue": self.continue_token}}
 
 
-def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
-    """Return the list document, its items being the stored bytes."""
-    return with_items(list_head(resource, page, rv, token), [record.body for record in page.records])
-
-
 def with_items(head: bytes, items: Iterable[bytes]) -> bytes:
     """Return a list document whose items have that JSON."""
     return b"".join((head[:-1], b',"items":[', b",".join(items), b"]}"))

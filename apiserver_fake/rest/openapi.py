@@ -324,7 +324,7 @@ def group_version_answer(catalogue: Catalogue, group: str, version: str) -> disc
     """Return the encoded document of a group version, or None when it is not served."""
     if not discovery.is_served(catalogue, group, version):
         return None
-    return catalogue.once(("openapi", group, version), lambda: discovery.answer(document(catalogue, group, version)))
+    return catalogue.once_of(group, version, "openapi", lambda: discovery.answer(document(catalogue, group, version)))
 
 
 def index(catalogue: Catalogue) -> discovery.Answer:

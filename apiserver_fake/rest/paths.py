@@ -371,6 +371,7 @@ def to_request(
         lease_epoch=lease_epoch,
         label_selector=labels,
         field_selector=fields,
+        is_split=verb == "deletecollection",
     )
 
 

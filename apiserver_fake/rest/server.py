@@ -93,10 +93,11 @@ from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.health import joined
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.calls import serving
-from services.telemetry.exposition import exposition
+from services.telemetry.exposition import Exposition
 
 log = structlog.get_logger()
 
@@ -162,7 +163,7 @@ class RestHandler:
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
         self._encoding = Encoding(has_sessions=settings.has_sessions)
-        self._rows = lists.Rows()
+        self._rows, self._exposition = lists.Rows(), Exposition()
         self.active: dict[object, None] = {}
         """The connections that have sent a request, in the order of their last answers; `_SilenceSweep` forgets those
         that are gone."""
@@ -390,15 +391,19 @@ class RestHandler:
         match parts:
             case ["metrics"]:
                 self._only_monitors(request, identity)
-                content_type, body = exposition(self._server.metrics(), request.headers.get("Accept", ""))
-                return web.Response(body=body, headers={"Content-Type": content_type})
+                content_type, pieces = self._exposition.pieces(
+                    self._server.metrics(), request.headers.get("Accept", "")
+                )
+                return web.Response(body=await joined(pieces), headers={"Content-Type": content_type})
             case ["openapi", "v2"]:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
                 if not content_type:
                     return web.Response(status=406, headers={"Vary": "Accept"})
+                await self._compose_openapi()
                 found = openapi.second(self._catalogue, is_protobuf=content_type != media_types.JSON)
                 return cached_answer(request, found, content_type)
             case ["openapi", "v3"]:
+                await self._compose_openapi()
                 return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
@@ -614,6 +619,13 @@ class RestHandler:
                 answer.headers.add("Warning", warning_header(text))
         return answer
 
+    async def _compose_openapi(self) -> None:
+        """Have the document of every group version made; others have their turn after each."""
+        for group, versions in discovery.groups(self._catalogue).items():
+            for version in versions:
+                openapi.group_version_answer(self._catalogue, group, version)
+                await self.next_piece()
+
     async def next_piece(self) -> None:
         """Wait for the turn of a long answer's next piece: others have theirs between."""
         fairness = self._server.fairness
@@ -627,8 +639,8 @@ class RestHandler:
         if (trail := trail_of(request)) is not None and trail.takes_answers:
             return False
         is_plain = not form.convert or lists.is_made_of_slices(form, include)
-        is_get = request.method == "GET" and request.version >= HttpVersion11
-        return is_get and is_plain and not form.is_pretty and not is_pretty(request)
+        is_list = request.method in ("GET", "DELETE") and request.version >= HttpVersion11
+        return is_list and is_plain and not form.is_pretty and not is_pretty(request)
 
     async def _streamed(
         self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str

@@ -14,6 +14,8 @@ from services.api.selectors import EVERYTHING, Selector, Term, parse_field_selec
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 RV_MAX = (1 << 63) - 1
+NO_LABELS: Final[dict[str, str]] = {}
+"""The labels of every object without any: Events are the most, and have none."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -194,11 +196,24 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
         uid=meta.get("uid", ""),
         rv=rv,
         body=body,
-        labels=meta.get("labels") or {},
+        labels=meta.get("labels") or NO_LABELS,
         fields=fields_of(resource, document),
         owners=tuple(str(owner.get("uid", "")) for owner in meta.get("ownerReferences") or ()),
         is_deleting=bool(meta.get("deletionTimestamp")),
         digest=digest(resource.kind, namespace, name, document) if hashing else 0,
+    )
+
+
+def beside(record: Record, previous: Record) -> Record:
+    """Return a record which has what is the same in the one before it in common with that one: all but the body, as a
+    rule. A window keeps both."""
+    return msgspec.structs.replace(
+        record,
+        name=previous.name,
+        uid=previous.uid if previous.uid == record.uid else record.uid,
+        labels=previous.labels if previous.labels == record.labels else record.labels,
+        fields=previous.fields if previous.fields == record.fields else record.fields,
+        owners=previous.owners if previous.owners == record.owners else record.owners,
     )
 
 

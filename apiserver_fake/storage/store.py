@@ -26,6 +26,7 @@ from apiserver_fake.storage.records import (
     Page,
     Record,
     Selection,
+    beside,
     fields_of,
     head_of,
     record_of,
@@ -38,6 +39,8 @@ WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
 WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
+LINGERING = 256
+"""Changes of one kind that are still held after they have left the window: so many are let go at once."""
 SAMPLED = 4
 """By how many objects the size of those of a kind is estimated."""
 INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
@@ -98,7 +101,7 @@ class _Table:
 
     def drop_oldest(self) -> None:
         self.head += 1
-        if self.head >= 1024 and self.head * 2 >= len(self.changes):
+        if self.head >= LINGERING:
             del self.changes[: self.head]
             self.head = 0
 
@@ -118,6 +121,8 @@ class Store:
         self._window_s, self._window_changes = window_s, window_changes
         self._tables: dict[str, _Table] = {}
         self._window: deque[tuple[int, float, str, int]] = deque()
+        self.bytes_left = 0
+        """Bytes of changes that have left the window since it was made."""
 
     def _table(self, resource: str) -> _Table:
         table = self._tables.get(resource)
@@ -333,6 +338,7 @@ class Store:
                 return
             window.popleft()
             self.window_bytes -= size
+            self.bytes_left += size
             self._tables[resource].drop_oldest()
             self.window_start = rv
 
@@ -476,9 +482,8 @@ class Staged:
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         previous = self.get(resource.name, record.namespace, record.name)
-        if previous is not None and previous.fields == record.fields:
-            # What stays the same is kept once.
-            record = msgspec.structs.replace(record, fields=previous.fields)
+        if previous is not None:
+            record = beside(record, previous)
         change_type = kind or (ADDED if previous is None else MODIFIED)
         change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)

@@ -28,7 +28,7 @@ from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.kind_keys import kind_key, split
-from services.telemetry.metrics import Histogram, Metrics, counter, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, counter, histogram
 
 POD, RULE = "pod", "rule"
 USER: Final = system_account("device-taint-eviction-controller").user
@@ -60,7 +60,7 @@ class EvictionCounts:
         self.deletions_total = 0
         self.latency = Histogram(BUCKETS_S)
 
-    def samples(self) -> dict[str, float]:
+    def samples(self) -> Samples:
         """Return the samples."""
         return METRICS.of(self)
 

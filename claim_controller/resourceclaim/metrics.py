@@ -9,7 +9,7 @@ from typing import Final
 
 from services.api.kinds.resourceclaim import EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME, ResourceClaim
 from services.api.meta import Document
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, Samples, counter, gauge
 
 STATUSES: Final = ("success", "failure")
 
@@ -50,7 +50,7 @@ class ClaimCounts:
         if is_sent:
             self.creates["failure", access] += 1
 
-    def samples(self) -> dict[str, float]:
+    def samples(self) -> Samples:
         """Return the samples."""
         return METRICS.of(self)
 

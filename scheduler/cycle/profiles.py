@@ -16,7 +16,7 @@ from scheduler.framework.failures import failure_of
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
 from scheduler.framework.timing import PluginTimes, Turns, Watch
-from services.telemetry.metrics import Metrics, counter
+from services.telemetry.metrics import Metrics, Samples, counter
 
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 
@@ -76,7 +76,7 @@ class Profiles:
         found = ((name, profile.cycle.batching) for name, profile in self._by_name.items())
         return {name: batching for name, batching in found if batching is not None}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return what became of hints and batches."""
         return METRICS.of(self)
 

@@ -21,7 +21,7 @@ from services.api.kinds.podgroup import PodGroup
 from services.api.seams import Seams
 from services.api.wire import Request, encode
 from services.client.client import Client
-from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 STATUS_DEADLINE_S: Final = 10.0
 """A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
@@ -208,7 +208,7 @@ class Dispatcher:
         if waiter is not None and not waiter.done():
             waiter.set_result(outcome)
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters, durations and the gauge of waiting calls under upstream's names."""
         return METRICS.of(self)
 

@@ -27,7 +27,7 @@ from scheduler.framework.status import Status
 from scheduler.preemption.candidates import ASKING, LEFT, Candidate, ExtenderError, Victims, left_by_extender
 from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
-from services.telemetry.metrics import Metrics, counter
+from services.telemetry.metrics import Metrics, Samples, counter
 
 
 class ExtenderTransport(Protocol):
@@ -78,7 +78,7 @@ class Extenders:
     _attempt: str = ""
     """What names the attempt going on; there is one at a time."""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return how many questions were asked, and how many failures passed over."""
         return METRICS.of(self)
 

@@ -37,7 +37,7 @@ from services.api.meta import Document, find_condition
 from services.api.resources import resource_of_view
 from services.api.seams import Clock, Seams, Span
 from services.client.client import Client
-from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
+from services.telemetry.metrics import Counts, Histogram, Metrics, Samples, counter, histogram
 
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
@@ -222,10 +222,10 @@ class GroupLoop:
             self._victims.observe(len(eviction.victims))
             self._counts.add(PDB_VIOLATIONS[0], "podgroup", by=preemption.violations)
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the metrics of groups under upstream's names (preemption 5)."""
         queue = self.core.queue
-        return METRICS.of(self) | (queue.metrics() if isinstance(queue, GroupedQueue) else {})
+        return METRICS.of(self) | (queue.metrics() if isinstance(queue, GroupedQueue) else Samples())
 
 
 METRICS: Final[Metrics[GroupLoop]] = Metrics(

@@ -31,7 +31,7 @@ from scheduler.queue.scheduling_queue import PARKED, POD_DELETED, Pool, QueuedPo
 from services.api.kinds.pod import Pod, PodSpec
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key, ObjectMeta
-from services.telemetry.metrics import Metrics, gauge
+from services.telemetry.metrics import Metrics, Samples, gauge
 
 _MARK: Final = "podgroup/"
 """No pod's name contains a slash, so an entity's key is no pod's."""
@@ -350,7 +350,7 @@ class GroupedQueue(SchedulingQueue):
         entity = self._entity(member) if member is not None else None
         return key if entity is None else entity.key
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return how many entities and members wait where (preemption 5)."""
         members = {"incomplete": 0, "pending": 0}
         groups = dict.fromkeys(Pool, 0)

@@ -28,7 +28,7 @@ from scheduler.switches import EvictionSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams, Span
-from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 PARALLEL: Final = 16
 """Victims evicted at once, upstream's parallelism."""
@@ -78,9 +78,9 @@ class Evictions:
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
         self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
-        return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self.has_resize_labels else {})
+        return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self.has_resize_labels else Samples())
 
     def _count_victims(self, eviction: Eviction) -> None:
         if not (eviction.preemptor.is_bound and self.has_resize_labels):

@@ -5,7 +5,6 @@ PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5,
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +23,7 @@ from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.outcome import NAME, ResizeOutcome
 from services.api.quantity import format_amount
 from services.api.seams import Span
-from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, Series, counter, gauge, histogram
 
 CONDITION_REASON: Final = "PreemptionFailed"
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
@@ -37,7 +36,7 @@ WITH_OPERATION: Final = (
     "scheduler_preemption_pdb_violations_total",
     "scheduler_preemption_goroutines_execution_total",
 )
-_HISTOGRAM_PART: Final = re.compile("_(bucket|sum|count)$")
+OPERATION: Final = "operation"
 
 
 @dataclass
@@ -55,7 +54,7 @@ class ResizeLoop:
         self._victims = Histogram(VICTIM_BOUNDS)
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
-    def beside(self, others: dict[str, float]) -> dict[str, float]:
+    def beside(self, others: Samples) -> Samples:
         """Return the scheduler's metrics with those of resizes, under the names that the beta plans (kep-5836 12)."""
         if not self.resizes.rules.has_own_labels:
             return others | METRICS.of(self)
@@ -168,35 +167,29 @@ def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> Conditio
     return SetCondition(CONDITION_REASON, text, CONDITION, "True")
 
 
-def apart(samples: Mapping[str, float], pending: Mapping[str, int]) -> dict[str, float]:
+def apart(samples: Samples, pending: Mapping[str, int]) -> Samples:
     """Return the beta's samples: without deferred pods in the gauges, and with every operation named (kep-5836 12)."""
-    found: dict[str, float] = {}
-    for name, value in samples.items():
-        if name.startswith(f'scheduler_unschedulable_pods{{plugin="{NAME}"'):
+    found: list[Series] = []
+    for series in samples.series.values():
+        name, value, labels = series.name, series.value, dict(series.pairs)
+        if name == "scheduler_unschedulable_pods" and labels.get("plugin") == NAME:
             continue
-        metric, queue, entity = name.partition("{")[0], label_of(name, "queue"), label_of(name, "type")
-        if metric == "scheduler_pending_pods":
-            value -= pending.get(queue, 0)
-        if _HISTOGRAM_PART.sub("", metric) in WITH_OPERATION and "operation=" not in name:
-            if metric == "scheduler_queued_entities" and entity == "Pod":
-                value -= pending.get(queue, 0)
-                found[labelled(name, RESIZE)] = pending.get(queue, 0)
-            name = labelled(name, INITIAL)
-        found[name] = value
-    return found
+        waiting = pending.get(labels.get("queue", ""), 0)
+        is_pods = name == "scheduler_queued_entities" and labels.get("type") == "Pod" and OPERATION not in labels
+        if name == "scheduler_pending_pods" or is_pods:
+            assert not isinstance(value, Histogram), "a gauge is a number"
+            value -= waiting
+        if is_pods:
+            found.append(labelled(series, RESIZE)._replace(value=waiting))
+        if name in WITH_OPERATION and OPERATION not in labels:
+            series = labelled(series, INITIAL)
+        found.append(series._replace(value=value))
+    return Samples(found)
 
 
-def labelled(name: str, operation: str) -> str:
-    """Return the sample's name with its operation among the labels."""
-    metric, _, labels = name.partition("{")
-    rest = labels.removesuffix("}")
-    return f'{metric}{{operation="{operation}"{"," if rest else ""}{rest}}}'
-
-
-def label_of(name: str, label: str) -> str:
-    """Return a label's value, "" when the sample has no such label."""
-    _, sign, rest = name.partition(f'{label}="')
-    return rest.partition('"')[0] if sign else ""
+def labelled(series: Series, operation: str) -> Series:
+    """Return the series with its operation among the labels."""
+    return series._replace(labels=((), ((OPERATION, operation), *series.pairs), ()))
 
 
 METRICS: Final[Metrics[ResizeLoop]] = Metrics(

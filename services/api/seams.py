@@ -160,6 +160,6 @@ class Component(Protocol):
         """Whether informers are synced and the component does its work (`/readyz`)."""
         ...
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges, upstream names, labels in the name as Prometheus writes them."""
         ...

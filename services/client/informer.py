@@ -24,7 +24,7 @@ from services.api.wire import Api, WatchEvent, WatchRequest
 from services.client.client import Backoff, Client, Part
 from services.client.store import Handler, Item, Store, item_of
 from services.telemetry.eventlog import NullEventLog
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, Samples, counter, gauge
 
 V = TypeVar("V", bound=View)
 
@@ -369,7 +369,7 @@ class Informer(Generic[V]):
                 },
             )
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters and gauges of this informer."""
         return METRICS.of(self, self.resource)
 

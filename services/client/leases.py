@@ -16,7 +16,7 @@ from services.api.times import format_micro_time
 from services.api.wire import Api, LeaseEpoch
 from services.client.client import Client
 from services.client.lease_record import JITTER, LeaseRecord, Terms
-from services.telemetry.metrics import Metrics, gauge
+from services.telemetry.metrics import Metrics, Samples, gauge
 
 LEASES = "leases.coordination.k8s.io"
 RELEASE_MAX_S = 1.0
@@ -82,7 +82,7 @@ class Elector:
         """Note that a write was refused because another leads: `hold` ends at once."""
         self._deposed.set()
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return whether this candidate leads, under upstream's name."""
         return METRICS.of(self, self.lease.name)
 

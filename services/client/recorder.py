@@ -25,7 +25,7 @@ from services.client.client import Client, request_of
 from services.client.event_series import Series, SeriesCorrelator
 from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
-from services.telemetry.metrics import Metrics, counter
+from services.telemetry.metrics import Metrics, Samples, counter
 
 SIMILAR_MAX = 10
 SIMILAR_WINDOW_S = 600.0
@@ -238,7 +238,7 @@ class Recorder:
                 for recorded in batch:
                     group.create_task(self._write(recorded))
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters of this recorder."""
         return METRICS.of(self, self._component)
 

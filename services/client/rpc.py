@@ -21,7 +21,7 @@ from services.client.channel import Link
 from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
-from services.telemetry.metrics import Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Metrics, Samples, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from services.client.tls import ClientTls
@@ -145,7 +145,7 @@ class RpcTransport:
         """The process's certificate, None for a plain connection."""
         return self._link.tls
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return what the connection did."""
         return METRICS.of(self)
 

@@ -11,7 +11,7 @@ import inspect
 import re
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,7 +21,7 @@ import msgspec
 
 from services.runtime.delegation import Caller, Refusal
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
-from services.telemetry.exposition import exposition
+from services.telemetry.exposition import Exposition
 from services.telemetry.metrics import Metrics, gauge
 
 HEAD_BYTES_MAX = 1 << 20
@@ -74,13 +74,13 @@ class HealthServer:
         allowed_hosts: Sequence[str] = (),
     ) -> None:
         """`guard`: who may ask; None: all. `allowed_hosts`: names it may be called by besides the loopback ones."""
-        self._stalled_s = stalled_s
+        self._stalled_s, self._exposition = stalled_s, Exposition()
         self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
         own: list[tuple[str, Handler]] = [
             ("/healthz", self._live),
             ("/livez", self._live),
             ("/readyz", self._ready),
-            ("/metrics", lambda request: (200, *exposition(self._metrics(), request.headers.get("accept", "")))),
+            ("/metrics", self._scraped),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
         self._routes = [(path_pattern(path), handler) for path, handler in (*own, *routes)]
@@ -110,6 +110,10 @@ class HealthServer:
                 f"[-]event-loop failed: stalled for {stalled_s:.1f} s\nlivez check failed\n".encode(),
             )
         return 200, "text/plain", b"ok\n"
+
+    async def _scraped(self, request: HttpRequest) -> HttpResponse:
+        content_type, pieces = self._exposition.pieces(self._metrics(), request.headers.get("accept", ""))
+        return 200, content_type, await joined(pieces)
 
     def _ready(self, _: HttpRequest) -> HttpResponse:
         return (200, "text/plain", b"ok\n") if self._is_ready() else (503, "text/plain", b"not ready\n")
@@ -183,6 +187,16 @@ class HealthServer:
             status, kind, body = await answer if inspect.isawaitable(answer) else answer
             return method, status, kind, body
         return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
+
+
+async def joined(pieces: Iterable[bytes]) -> bytes:
+    """Return all pieces together; others have their turn before each."""
+    parts: list[bytes] = []
+    await asyncio.sleep(0)
+    for piece in pieces:
+        parts.append(piece)
+        await asyncio.sleep(0)
+    return b"".join(parts)
 
 
 def path_pattern(path: str) -> re.Pattern[str]:

@@ -29,7 +29,7 @@ from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
-from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
+from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 CAUSES_MAX = 8
 """Traceparents kept for one key; further ones only make the span say that there were more."""
@@ -151,11 +151,11 @@ class ControllerLoop:
         """Return the reconciles that have begun and not ended (`services.runtime.watchdog`)."""
         return {f"reconcile {self._controller.name} {key}": work for key, work in self._under_way.items()}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the queue's and the reconciles' metrics."""
         name = self._controller.name
         queue = QUEUE_METRICS.of(self._queue, self._controller.queue or name)
-        return queue | self._recorder.metrics() | METRICS.of(self, name) | dict(self._controller.metrics())
+        return queue | self._recorder.metrics() | METRICS.of(self, name) | self._controller.metrics()
 
     def _subscribe(self) -> None:
         controller = self._controller
@@ -527,9 +527,9 @@ class Manager:
         """Return the reconciles of all controllers that have begun and not ended."""
         return {name: work for loop in self._loops for name, work in loop.under_way().items()}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return the metrics of informers, queues, reconciles and recorders."""
-        found: dict[str, float] = self._elector.metrics() if self._elector is not None else {}
+        found = self._elector.metrics() if self._elector is not None else Samples()
         for informer in self._caches.informers:
             found |= informer.metrics()
         for loop in self._loops:

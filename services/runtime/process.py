@@ -58,6 +58,7 @@ from services.runtime.unix_sockets import UnixSockets
 from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
 from services.telemetry import kernel, logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
+from services.telemetry.metrics import Samples
 from services.telemetry.pieces import PASSING
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
 
@@ -424,12 +425,12 @@ class _Process:
         found["process_resident_memory_bytes"] = kernel.resident_bytes()
         return 200, "application/json", msgspec.json.encode({**found, **getattr(component, "rates", dict)()})
 
-    def _metrics(self, component: Component) -> dict[str, float]:
+    def _metrics(self, component: Component) -> Samples:
         own = PROCESS_METRICS.of(None)
         for source in (self._tracer, self._transport, self._event_file):
             if source is not None:
-                own.update(source.metrics())
-        return {**own, **component.metrics()}
+                own |= source.metrics()
+        return own | component.metrics()
 
     def _configuration(self, component: Component) -> dict[str, Any]:
         return {

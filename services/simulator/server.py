@@ -5,7 +5,7 @@ Source: simulator 3; kubernetes-sigs/kube-scheduler-simulator, `simulator/server
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +69,7 @@ class SimulatorApi:
         """Return where it listens."""
         return {"http": self._port}
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         """Return how often it was asked."""
         return {"keplab_simulator_requests_total": float(self._asked)}
 

@@ -16,7 +16,7 @@ import msgspec
 from services.api.seams import Clock, Random
 from services.api.texts import json_of
 from services.api.times import format_micro_time
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, Samples, counter, gauge
 from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
 
 LINE_BYTES_MAX = 64 * 1024
@@ -154,7 +154,7 @@ class FileEventLog(_Writer):
         """Close the file; nothing may be written afterwards."""
         self._pieces.close()
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return how many lines are missing."""
         return METRICS.of(self)
 

@@ -3,12 +3,12 @@
 A component counts in plain integers of its own, since an increment of a client library's metric costs seventy times as
 much (walls 2). Beside its class stands a table that says what they are called, `Metrics(counter(name, help, read), …)`,
 where `read` takes the object and returns a number or a histogram, or those by the values of labels. The text that
-Prometheus reads is made of the samples by `services.telemetry.exposition`. Pure.
+Prometheus reads is made of what was read (`Samples`) by `services.telemetry.exposition`. Pure.
 """
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
@@ -78,6 +78,17 @@ class Histogram:
         bounds = (*(f"{bound:g}" for bound in self.bounds), "+Inf")
         return zip(bounds, accumulate(self._counts), strict=True)
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What it has counted, to be compared."""
+        return (self.bounds, *self._counts, self.sum, *self._exemplars.items())
+
+    def copy(self) -> "Histogram":
+        """Return it as it is now."""
+        other = Histogram(self.bounds, sum=self.sum)
+        other._counts, other._exemplars, other.count = self._counts[:], self._exemplars.copy(), self.count
+        return other
+
     def exemplar(self, bucket: int) -> Exemplar | None:
         """Return the newest traced value of a bucket, by its place among them."""
         return self._exemplars.get(bucket)
@@ -92,25 +103,99 @@ Read = Callable[[T], Value | Mapping[Any, Value]]
 
 
 Labels = tuple[tuple[str, str], ...]
+SeriesKey = tuple[str, tuple[str, ...], Labels, tuple[str, ...]]
+"""A metric's name, the names of its own labels, the labels that all of its object's metrics have, and the values of its
+own."""
 
 
-class SampleName(str):
-    """`name{label="value"}`, with what it is made of: the metric, the suffix of its name, and labels with values."""
+class Sample(NamedTuple):
+    """One line: the suffix of the metric's name, the labels, and of a bucket its exemplar."""
 
-    __slots__ = ("exemplar", "labels", "metric", "suffix")
-    metric: "Metric[Any]"
     suffix: str
     labels: Labels
-    exemplar: Exemplar | None
+    value: float
+    exemplar: Exemplar | None = None
 
-    def __new__(
-        cls, metric: "Metric[Any]", suffix: str, labels: Labels, exemplar: Exemplar | None = None
-    ) -> "SampleName":
-        """Compose the text; `exemplar`: of a bucket."""
-        text = ",".join(label(name, value) for name, value in labels)
-        made = super().__new__(cls, f"{metric.name}{suffix}{{{text}}}" if text else f"{metric.name}{suffix}")
-        made.metric, made.suffix, made.labels, made.exemplar = metric, suffix, labels, exemplar
-        return made
+
+class Series(NamedTuple):
+    """One value of a metric as it was read: a number, or a distribution, which takes many lines.
+
+    `metric`: None for a number that no table declares; `name` is then its whole text.
+    """
+
+    metric: "Metric[Any] | None"
+    name: str
+    labels: tuple[tuple[str, ...], Labels, tuple[str, ...]]
+    value: Value
+
+    @property
+    def pairs(self) -> Labels:
+        """All labels with their values."""
+        own, common, values = self.labels
+        return (*common, *zip(own, values, strict=True))
+
+    @property
+    def state(self) -> float | tuple[object, ...]:
+        """What its lines follow from: while this is equal, they are."""
+        return self.value.state if isinstance(self.value, Histogram) else self.value
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield its lines."""
+        labels, value = self.pairs, self.value
+        if not isinstance(value, Histogram):
+            yield Sample("", labels, value)
+            return
+        for place, (le, total) in enumerate(value.buckets()):
+            yield Sample("_bucket", (*labels, ("le", le)), total, value.exemplar(place))
+        yield Sample("_sum", labels, value.sum)
+        yield Sample("_count", labels, value.count)
+
+
+class Samples(Mapping[str, float]):
+    """What was read of one object or several: by name as Prometheus writes it, labels included.
+
+    The names are composed when one is asked for. What is scraped is made of `series`, whose lines are composed a few at
+    a time (`services.telemetry.exposition`).
+    """
+
+    __slots__ = ("_by_name", "series")
+
+    def __init__(self, series: Iterable[Series] = ()) -> None:
+        self.series: dict[SeriesKey, Series] = {(each.name, *each.labels): each for each in series}
+        self._by_name: dict[str, float] | None = None
+
+    @classmethod
+    def plain(cls, values: Mapping[str, float]) -> "Samples":
+        """Return numbers that no table declares, by whole name."""
+        return cls(Series(None, name, ((), (), ()), value) for name, value in values.items())
+
+    def __or__(self, other: Mapping[str, float]) -> "Samples":
+        """Return both; a series that both have is as the other has it."""
+        both = Samples()
+        both.series = self.series | (other if isinstance(other, Samples) else Samples.plain(other)).series
+        return both
+
+    @property
+    def _named(self) -> dict[str, float]:
+        if self._by_name is None:
+            self._by_name = {
+                named(series.name, sample.suffix, sample.labels): sample.value
+                for series in self.series.values()
+                for sample in series.samples()
+            }
+        return self._by_name
+
+    def __getitem__(self, name: str) -> float:
+        return self._named[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named)
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def __repr__(self) -> str:
+        return f"Samples({self._named})"
 
 
 @dataclass(frozen=True)
@@ -123,24 +208,19 @@ class Metric(Generic[T]):
     read: Read[T]
     labels: tuple[str, ...]
 
-    def samples(self, source: T, common: Labels) -> Iterator[tuple[SampleName, float]]:
-        """Yield the samples of one object; `common`: labels that all of its metrics have."""
+    def series(self, source: T, common: Labels) -> Iterator[Series]:
+        """Yield what one object has counted; `common`: labels that all of its metrics have."""
         found = self.read(source)
         if not isinstance(found, Mapping):
-            yield from self._sample(common, found)
+            yield Series(self, self.name, ((), common, ()), _as_read(found))
             return
         for key, value in found.items():
             values = (key,) if isinstance(key, str) else key
-            yield from self._sample((*common, *zip(self.labels, values, strict=True)), value)
+            yield Series(self, self.name, (self.labels, common, values), _as_read(value))
 
-    def _sample(self, labels: Labels, value: Value) -> Iterator[tuple[SampleName, float]]:
-        if not isinstance(value, Histogram):
-            yield SampleName(self, "", labels), value
-            return
-        for place, (le, total) in enumerate(value.buckets()):
-            yield SampleName(self, "_bucket", (*labels, ("le", le)), value.exemplar(place)), total
-        yield SampleName(self, "_sum", labels), value.sum
-        yield SampleName(self, "_count", labels), value.count
+
+def _as_read(value: Value) -> Value:
+    return value.copy() if isinstance(value, Histogram) else value
 
 
 def counter(name: str, help: str, read: Read[T], *labels: str) -> Metric[T]:  # noqa: A002
@@ -180,10 +260,16 @@ class Metrics(Generic[T]):
         # As namedtuple does: who declares is the module that called.
         TABLES.append((str(sys._getframe(1).f_globals.get("__name__", "")), self))
 
-    def of(self, source: T, *values: str) -> dict[str, float]:
-        """Return the samples of one object by name (`SampleName`), labels included as Prometheus writes them."""
+    def of(self, source: T, *values: str) -> Samples:
+        """Return what one object has counted."""
         common = tuple(zip(self.labels, values, strict=True))
-        return {name: value for metric in self.metrics for name, value in metric.samples(source, common)}
+        return Samples(series for metric in self.metrics for series in metric.series(source, common))
+
+
+def named(name: str, suffix: str, labels: Labels) -> str:
+    """Return `name{label="value"}`."""
+    text = ",".join(label(*each) for each in labels)
+    return f"{name}{suffix}{{{text}}}" if text else f"{name}{suffix}"
 
 
 def label(name: str, value: str) -> str:

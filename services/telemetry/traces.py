@@ -19,7 +19,7 @@ import msgspec
 from services.api.errors import UNREADABLE
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
-from services.telemetry.metrics import Metrics, counter
+from services.telemetry.metrics import Metrics, Samples, counter
 from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
 from services.telemetry.spans import (
     OWN_NAMES,
@@ -295,7 +295,7 @@ class Tracer:
         for sink in self._sinks:
             sink.close()
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return how many spans were recorded and how many were lost on the way out."""
         return METRICS.of(self)
 

@@ -20,7 +20,7 @@ from services.api.errors import UNREADABLE
 from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, Samples, counter, gauge
 
 COMMAND = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
@@ -82,7 +82,7 @@ class PluginServing:
         """Whether its kubelet has its list of devices, or it is configured to stay away."""
         return self._is_listed or self._plugin.is_away
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters and gauges."""
         return METRICS.of(self)
 

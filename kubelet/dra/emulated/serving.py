@@ -54,7 +54,7 @@ from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 from services.runtime.mesh_directory import hold
 from services.telemetry.calls import rpc_call
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, Samples, counter, gauge
 from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
@@ -138,7 +138,7 @@ class DriverServing:
     def _since_s(self) -> float:
         return self._seams.clock.now() - self._began_s
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Samples:
         """Return counters and gauges."""
         return METRICS.of(self)
 

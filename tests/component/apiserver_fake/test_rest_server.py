@@ -12,7 +12,7 @@ import pytest
 from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.rest.server import RestSettings, serve
+from apiserver_fake.rest.server import STREAMED_ABOVE, RestSettings, serve
 from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
@@ -657,3 +657,21 @@ def test_a_token_that_another_server_made_good_is_no_refusal_in_the_audit_log(be
 
     assert run(scenario()) == code
     assert recorded == ["bearer"] * refused
+
+
+def test_the_objects_of_a_large_deleted_collection_are_sent_in_pieces():
+    body = msgspec.json.encode({"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e", "namespace": "d"}})
+    items = (body,) * (STREAMED_ABOVE + 1)
+    head = b'{"kind":"EventList","apiVersion":"v1","metadata":{"resourceVersion":"7"}}'
+
+    class Deleting(AnApi):
+        async def call(self, request):
+            self.calls.append(request)
+            return Response(code=200, rv=7, body=head, items=items if request.is_split else None)
+
+    async def scenario():
+        api = Deleting({})
+        async with a_rest_server(api) as client, client.delete("/api/v1/namespaces/d/events") as answer:
+            return answer.headers.get("Content-Length"), answer.status, len((await answer.json())["items"])
+
+    assert run(scenario()) == (None, 200, len(items))

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from services.runtime.health import HealthServer
+from services.telemetry.exposition import PIECE_LINES
+from services.telemetry.metrics import Metrics, gauge
 
 
 def ask(pieces, talk, request_line=b"GET /pieces"):
@@ -83,3 +85,36 @@ def test_a_refusal_is_plain_text_and_says_what_to_do_instead(request_line, statu
     assert f"HTTP/1.1 {status}".encode() in head
     assert b"Content-Type: text/plain" in head
     assert body
+
+
+SIZES = Metrics(gauge("scraped_sizes", "Sizes by name.", dict, "name"))
+
+
+def test_others_have_a_turn_after_every_few_lines_of_a_scrape():
+    pieces = 30
+    turns = []
+
+    def metrics():
+        # From here on one turn of the loop is one entry, until the answer is there.
+        asyncio.get_running_loop().call_soon(count)
+        return SIZES.of({str(number): number for number in range(pieces * PIECE_LINES)})
+
+    def count():
+        turns.append(None)
+        asyncio.get_running_loop().call_soon(count)
+
+    async def scenario():
+        server = HealthServer(is_ready=lambda: True, metrics=metrics, configuration=dict)
+        await server.start("127.0.0.1", 0)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            return len(turns), (await reader.read()).count(b"scraped_sizes{")
+        finally:
+            await server.stop()
+
+    counted, lines = asyncio.run(asyncio.wait_for(scenario(), 10))
+
+    assert lines == pieces * PIECE_LINES
+    assert counted >= pieces

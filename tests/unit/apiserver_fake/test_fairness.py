@@ -19,7 +19,7 @@ from apiserver_fake.fairness.concurrency import (
     limits_of,
     max_seats,
 )
-from apiserver_fake.fairness.flow_schemas import FlowSchemas, as_client, attributes_of
+from apiserver_fake.fairness.flow_schemas import FlowSchema, FlowSchemas, as_client, attributes_of
 from apiserver_fake.fairness.levels import PriorityLevels, Refused, RetryAfter, configuration_of
 from apiserver_fake.fairness.queue_set import (
     CONCURRENCY_LIMIT,
@@ -90,7 +90,7 @@ ALL = group("system:authenticated")
 
 
 def matched(identity, asked, *schemas):
-    found = FlowSchemas(schemas, LEVELS).match(identity, asked)
+    found = FlowSchemas(map(FlowSchema.of, schemas), LEVELS).match(identity, asked)
     return None if found is None else found.schema
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.requests import BOUNDS, Requests
+from apiserver_fake.requests import BOUNDS, COUNTED_MAX, TIMED_MAX, Requests
 from services.api.wire import Request
 
 VERSIONS = {"pods": "v1", "deployments.apps": "v1", "widgets.example.com": "v1beta2"}
@@ -80,6 +80,36 @@ def test_requests_in_flight_are_those_begun_that_have_no_answer():
 
     assert found['apiserver_current_inflight_requests{request_kind="readOnly"}'] == 1
     assert found['apiserver_current_inflight_requests{request_kind="mutating"}'] == 2
+
+
+def test_sorts_of_requests_above_the_limits_are_counted_together():
+    requests = Requests(lambda _: "v1")
+    for number in range(COUNTED_MAX + 10):
+        requests.ended(Request(verb="get", resource=f"kind{number:05}.example.com", name="x"), 200, 0.1, "")
+
+    found = requests.metrics()
+
+    together = labels(
+        verb="GET", group="unexpected", version="unexpected", resource="unexpected", subresource="unexpected",
+        scope="resource",
+    )  # fmt: skip
+    assert found[f'apiserver_request_total{{{together},code="200"}}'] == 10
+    assert found[f"apiserver_request_duration_seconds_count{{{together}}}"] == COUNTED_MAX + 10 - TIMED_MAX
+    names = [name.partition("{")[0] for name in found]
+    assert names.count("apiserver_request_total") == COUNTED_MAX + 1
+    assert names.count("apiserver_request_duration_seconds_bucket") == (TIMED_MAX + 1) * (len(BOUNDS) + 1)
+    first = labels(verb="GET", group="example.com", resource="kind00000", scope="resource")
+    assert found[f"apiserver_request_duration_seconds_count{{{first}}}"] == 1
+
+
+def test_a_verb_that_no_request_has_is_other():
+    strange = [(Request(verb=f"verb{number}", resource="pods", name="x"), 400, 0.0) for number in range(9)]
+
+    found = counted(*strange, begun=(9, 0))
+
+    where = labels(verb="other", resource="pods", scope="resource")
+    assert found[f'apiserver_request_total{{{where},code="400"}}'] == 9
+    assert found['apiserver_current_inflight_requests{request_kind="readOnly"}'] == 0
 
 
 def test_buckets_are_upstreams():

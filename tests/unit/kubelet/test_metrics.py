@@ -37,9 +37,9 @@ def test_what_only_grows_is_a_counter_by_upstreams_name(name, label):
     kubelet = a_kubelet()
     kubelet.out.counts.add(name, "memory.available")
 
-    (sample,) = (each for each in shown(kubelet) if each.metric.name == name)
+    (series,) = (each for each in shown(kubelet).series.values() if each.name == name)
 
-    assert (sample, sample.metric.kind) == (f'{name}{{{label}="memory.available"}}', "counter")
+    assert (series.pairs, series.metric.kind) == (((label, "memory.available"),), "counter")
 
 
 def test_nodes_of_one_process_are_counted_together():

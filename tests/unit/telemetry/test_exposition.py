@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from services.cli.metrics_index import rows
 from services.telemetry import exposition as module
-from services.telemetry.exposition import exposition
-from services.telemetry.metrics import TABLES, Histogram, Metric, Metrics, SampleName, counter, gauge, histogram
+from services.telemetry.exposition import PIECE_LINES, PIECE_SERIES, Exposition, exposition
+from services.telemetry.metrics import TABLES, Histogram, Metric, Metrics, Samples, counter, gauge, histogram
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 PODS = Metrics(counter("exposed_pods_total", "Pods.", lambda pods: pods, "phase"))
@@ -115,7 +115,7 @@ def every_sample():
     """A sample of every metric that any module declares, each label with an awkward value of its own."""
     rows()
     odd = itertools.count()
-    made = {}
+    made = []
     for _, table in TABLES:
         for metric in table.metrics:
             value = a_wait() if metric.kind == "histogram" else 2.0
@@ -126,8 +126,8 @@ def every_sample():
                     metric.name, metric.kind, metric.help, lambda _, v=value, k=tuple(labels): {k: v}, metric.labels
                 )
             common = tuple((name, f"c{next(odd)}") for name in table.labels)
-            made |= dict(known.samples(None, common))
-    return made
+            made += known.series(None, common)
+    return Samples(made)
 
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
@@ -137,7 +137,7 @@ def test_every_metric_of_every_component_is_read_described_and_there_once(accept
     found = families_of(samples, accept)
     text = text_of(samples, accept)[1]
 
-    kinds = {name.metric.name: name.metric.kind for name in samples if isinstance(name, SampleName)}
+    kinds = {series.metric.name: series.metric.kind for series in samples.series.values()}
     assert len(kinds) > 200
     assert {family.documentation for family in found.values()} & {"", "Not described."} == set()
     assert len(found) == len(kinds)
@@ -148,6 +148,68 @@ def test_every_metric_of_every_component_is_read_described_and_there_once(accept
     for name, kind in kinds.items():
         family = found.get(name) or found[name.removesuffix("_total")]
         assert family.type == kind or (family.type, accept) == ("unknown", ""), name
+
+
+WAITS = Metrics(histogram("exposed_waits_seconds", "Waits by name.", dict, "name"), labels=("host",))
+
+
+def waits_of(count):
+    return {str(number): Histogram((1.0, 2.0)) for number in range(count)}
+
+
+def test_a_text_is_composed_in_pieces_of_a_few_lines_each():
+    samples = WAITS.of(waits_of(1_000), "h1")
+
+    pieces = list(Exposition().pieces(samples, has_process=False)[1])
+
+    assert b"".join(pieces).decode() == text_of(samples)[1]
+    lines_of_one = 5
+    assert max(piece.count(b"\n") for piece in pieces) <= PIECE_LINES + lines_of_one + 2
+    assert len(pieces) == 1_000 * lines_of_one // PIECE_LINES  # a piece is full with whole series
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_lines_of_what_has_not_changed_are_not_composed_again(accept):
+    waits, written = waits_of(1_000), Exposition()
+    list(written.pieces(WAITS.of(waits, "h1"), accept)[1])
+
+    waits["7"].observe(1.5)
+    del waits["8"]
+    samples = WAITS.of(waits, "h1") | DEPTH.of(1)
+    pieces = list(written.pieces(samples, accept, has_process=False)[1])
+
+    assert b"".join(pieces).decode() == text_of(samples, accept)[1]
+    assert (written.composed, written.reused) == (1_000 + 2, 998)
+
+
+def test_a_piece_of_what_has_not_changed_is_bounded_too():
+    samples, written = PODS.of({str(number): 1 for number in range(3 * PIECE_SERIES)}), Exposition()
+    list(written.pieces(samples)[1])
+
+    pieces = list(written.pieces(samples, has_process=False)[1])
+
+    assert [piece.count(b"\n") for piece in pieces] == [PIECE_SERIES + 2, PIECE_SERIES, PIECE_SERIES]
+
+
+def test_a_series_has_the_same_lines_in_both_formats_whichever_was_asked_for_first():
+    written, samples = Exposition(), WAIT.of(a_wait())
+
+    texts = [b"".join(written.pieces(samples, accept, has_process=False)[1]) for accept in ("", OPENMETRICS, "")]
+
+    assert texts == [exposition(samples, accept, has_process=False)[1] for accept in ("", OPENMETRICS, "")]
+
+
+def test_what_was_read_does_not_change_while_it_is_written():
+    waits = waits_of(1_000)
+    samples = WAITS.of(waits, "h1")
+    expected = text_of(samples)[1]
+
+    _, pieces = Exposition().pieces(samples, has_process=False)
+    first = next(pieces)
+    waits["999"].observe(5.0)
+    waits.clear()
+
+    assert (first + b"".join(pieces)).decode() == expected
 
 
 def test_the_library_is_not_imported_before_a_process_is_scraped():

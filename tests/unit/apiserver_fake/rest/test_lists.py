@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.registry.read import list_body
+from apiserver_fake.registry.read import list_head, with_items
 from apiserver_fake.rest import lists, tables
 from apiserver_fake.storage.records import Page, Record, record_of
 from services.api.meta import AGE, NAME, Column, Document
@@ -13,6 +13,10 @@ from services.api.resources import resources
 
 NOW = 1_800_000_000.0
 MADE = "2027-01-15T07:00:00Z"
+
+
+def list_body(resource, page, rv, token):
+    return with_items(list_head(resource, page, rv, token), [record.body for record in page.records])
 
 
 def record(kind: str, name: str, rv: int = 1, **more: Any) -> Record:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apiserver_fake.registry.write import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, Selection, record_of
-from apiserver_fake.storage.store import Gap, Key, Store, restore
+from apiserver_fake.storage.store import LINGERING, Gap, Key, Store, restore
 from services.api.errors import BadRequest, Expired, Forbidden, RequestEntityTooLarge
 from services.api.resources import resources
 
@@ -224,3 +224,52 @@ def test_l_obj_the_object_limit_counts_what_a_restart_loaded_once():
     commit(store, a_document("c"))
     with pytest.raises(Forbidden, match="the store holds 3, at most 3 are allowed"):
         check_capacity(Limits(objects=3), store.stage(), pods, "default", "d")
+
+
+def test_what_has_left_the_window_is_let_go_soon_and_not_when_the_window_is_full_a_second_time():
+    window = 2 * LINGERING
+    store = Store(window_s=0.0, window_changes=window)
+
+    most = 0
+    for number in range(6 * window):
+        commit(store, a_document("one", text=str(number)))
+        held = len(store._tables["pods"].changes)
+        most = max(most, held)
+
+    assert store.rv - store.window_start == window
+    assert most < window + LINGERING
+    assert len(store.changes_after("pods", store.window_start)) == window
+
+
+def test_a_version_of_an_object_has_in_common_with_the_one_before_what_is_the_same():
+    store = Store()
+    commit(store, a_document("a", node="n1", labels={"app": "web"}))
+    first = store.get("pods", "default", "a")
+
+    commit(store, a_document("a", node="n1", labels={"app": "web"}, status={"phase": "Running"}))
+    second = store.get("pods", "default", "a")
+    commit(store, a_document("a", node="n1", labels={"app": "api"}))
+    third = store.get("pods", "default", "a")
+
+    same = ("name", "uid", "labels", "owners")
+    assert [name for name in same if getattr(second, name) is getattr(first, name)] == list(same)
+    assert second.fields == {**first.fields, "status.phase": "Running"}
+    assert (third.labels, third.name is first.name) == ({"app": "api"}, True)
+
+
+def test_bytes_that_leave_the_window_are_counted():
+    store = Store(window_s=0.0, window_changes=10)
+
+    for number in range(30):
+        commit(store, a_document("one", text=str(number)))
+
+    bodies = [len(change.record.body) for change in store.changes_after("pods", store.window_start)]
+    assert store.window_bytes == sum(bodies)
+    assert store.bytes_left > 0
+    whole = store.window_bytes + store.bytes_left
+    assert whole == sum(
+        len(msgspec.json.encode(a_document("one", text=str(number))))
+        + len(',"resourceVersion":""')
+        + len(str(number + 1))
+        for number in range(30)
+    )
