@@ -27,22 +27,24 @@ from apiserver_fake.admission.attributes import (
     Concern,
     Connection,
     Labels,
-    Session,
     Surroundings,
 )
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit, authorize
 from apiserver_fake.authorization.questions import asker
 from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.managedfields.managers import Applied, Managed, encoded
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
-from apiserver_fake.registry.field_managers import SCALE, FieldManagers
+from apiserver_fake.registry.field_managers import SCALE, STATUS, FieldManagers
+from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.mistakes import go_text
-from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.sessions import Session, converted
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -276,6 +278,7 @@ class Write:
         self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
+        self._versions = Versions(kind, session)
         self._kind, self._is_outside = kind, bool(request.field_validation)
         self.repeated: list[str] | None = [] if self._is_outside else None
         """Keys that the body has twice; None where that is refused at once: components send none."""
@@ -284,14 +287,14 @@ class Write:
     # -- create
 
     def _managers(self) -> FieldManagers:
-        return FieldManagers(self._kind, self.identity, self.request)
+        return FieldManagers(self._kind, self.identity, self.request, self._versions)
 
     def create(self, staged: Staged, body: Document, managed: Managed | None = None) -> Response:
         """Stage a new object and return it. `managed`: its managers, where it is applied. Raises: ApiError."""
         self._unknown.clear()
         request, resource = self.request, self.resource
         ctx = self.contexts.context(self.identity, request, staged, self._session)
-        new = self._own(body)
+        new = self._own(body if managed is not None else self._as_stored(body, None))
         meta = new["metadata"]
         self._place(meta)
         name = meta.get("name") or ""
@@ -323,6 +326,8 @@ class Write:
             )
         session = self._session
         meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
+        if session is not None:
+            session.uid = meta["uid"]
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if resource.has_generation:
             meta["generation"] = 1
@@ -365,6 +370,47 @@ class Write:
         new["apiVersion"], new["kind"] = version, kind
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
         return self._typed(new, old)
+
+    def _as_stored(self, sent: Document, old: Document | None) -> Document:
+        """Return what was sent in the caller's version as it is stored, once that version's own rules have read it.
+
+        Raises: BadRequest and Invalid in the words of that version, Unanswered for a webhook that has to convert it.
+        """
+        served = self._versions.sent(self.request.api_version)
+        if served is None:
+            return sent
+        resource = served.resource
+        kind, version = sent.get("kind") or resource.kind, sent.get("apiVersion") or resource.api_version
+        if (version, kind) != (resource.api_version, resource.kind):
+            raise self.contexts.catalogue.wrong_type(resource, str(version), str(kind))
+        if served.check is None:
+            return self._stored_form(self._read_as(served.shape, resource, sent, None))
+        before = None if old is None else self._versions.convert([old], self._versions.stored, version)[0]
+        read, dropped, causes = served.check(
+            {"apiVersion": version, "kind": kind, **sent}, before, self.request.subresource
+        )
+        self._unknown += dropped
+        if causes:
+            raise invalid(
+                resource.qualified_kind, self.request.name or str(metadata_of(sent).get("name") or ""), causes
+            )
+        return self._stored_form(read)
+
+    def _stored_form(self, document: Document) -> Document:
+        return self._versions.convert([document], self.request.api_version, self._versions.stored)[0]
+
+    def patched(self, old: Document, patch: Any) -> Document:
+        """Return what a patch of the object in the caller's version makes of the stored one; `old` where nothing.
+
+        Raises: ApiError, Unanswered.
+        """
+        kind, how = self._kind, self.request.patch_type
+        served = self._versions.sent(self.request.api_version)
+        if served is None:
+            return apply_patch(old, patch, how, kind.shape, kind.resource.kind)
+        [before] = self._versions.convert([old], self._versions.stored, served.resource.api_version)
+        after = apply_patch(before, patch, how, served.shape, kind.resource.kind)
+        return old if after == before else self._as_stored(after, old)
 
     def _faults(self) -> list[str]:
         """Return the warnings about fields that the kind does not have, or that the body has twice.
@@ -413,15 +459,19 @@ class Write:
             )
         return self._bad_patch(refusal.mistake, new) if request.patch_type else refusal
 
-    def _typed(self, new: Document, old: Document | None) -> Document:
-        resource, strategy = self.resource, self.strategy
-        shape, is_converted = strategy.typed or self._shape, self.request.patch_type in ("strategic", APPLY)
+    def _read_as(self, shape: Shape, resource: Resource, new: Document, old: Document | None) -> Document:
+        """Return a document as a type reads it. Raises: BadRequest, Invalid for a patch."""
+        is_converted = self.request.patch_type in ("strategic", APPLY)
         try:
-            typed = conform(
+            return conform(
                 shape, resource.api_version, resource.kind, new, old, self._unknown, is_converted=is_converted
             )
         except Mistyped as refusal:
             raise self._mistyped(refusal, new) from None
+
+    def _typed(self, new: Document, old: Document | None) -> Document:
+        strategy = self.strategy
+        typed = self._read_as(strategy.typed or self._shape, self.resource, new, old)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
@@ -432,8 +482,12 @@ class Write:
         return typed
 
     def _old(self, stored: Record) -> Document:
+        """Return the stored object in the version that is stored now. Raises: ApiError, Unanswered."""
         old: Document = msgspec.json.decode(stored.body)
-        return old if self.strategy.read_stored is None else self.strategy.read_stored(old)[0]
+        if self.strategy.read_stored is None:
+            return old
+        old = self.strategy.read_stored(old)[0]
+        return self._versions.convert([old], str(old["apiVersion"]), self._versions.stored)[0]
 
     def _check_name(self, name: str) -> None:
         wanted = self.request.name
@@ -495,7 +549,12 @@ class Write:
         if concern is None:
             return None
         ask = asker(self.identity, lambda who, request: authorize(who, request, ctx.lookup, ctx.list, ctx.policy))
-        return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask), self._session)
+        session = self._session
+
+        def convert(conversion: Conversion, documents: list[Document]) -> list[Document]:
+            return converted(conversion, documents, session)
+
+        return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask, convert), session)
 
     def _attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
         request, resource = self.request, self.resource
@@ -521,8 +580,6 @@ class Write:
         """Return a new object as policies and webhooks change it; what the server gives it they do not see."""
         given = {name: new["metadata"][name] for name in _GIVEN if name in new["metadata"]}
         name = new["metadata"]["name"]
-        if self._session is not None:
-            self._session.uid = given["uid"]
         if is_generated:
             given["name"] = name
 
@@ -623,7 +680,7 @@ class Write:
             or named
             or staged.get(resource.name, request.namespace, request.name)
         ):
-            return self.update(staged, lambda old: body, is_patch=False)
+            return self.update(staged, lambda old: self._as_stored(body, old), is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
         creation = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
         creation.repeated = self.repeated
@@ -822,12 +879,11 @@ class Write:
                 body, managed = self._applied_form(sub, old, body)
             elif request.verb == "patch":
                 form = sub.read(old)
-                version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
-                shape = self.contexts.catalogue.shape_of(version, kind)
-                body = apply_patch(form, body, request.patch_type, shape, kind)
-                body = _of_type(sub, body)
+                body = self._patched_form(sub, form, body)
                 if body == form:
                     return self._answer(stored.body if form is old else msgspec.json.encode(form), stored.rv, ctx, 200)
+            elif sub.name == STATUS:
+                body = self._as_stored(body, old)
             meta = body.get("metadata")
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
@@ -867,6 +923,14 @@ class Write:
         if sub.name == "scale":
             body_bytes = msgspec.json.encode(sub.read(msgspec.json.decode(body_bytes)))
         return self._answer(body_bytes, rv, ctx, result.code)
+
+    def _patched_form(self, sub: Subresource, form: Document, patch: Any) -> Document:
+        """Return what a patch makes of what a subresource reads."""
+        if sub.name == STATUS:
+            return self.patched(form, patch)
+        version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
+        shape = self.contexts.catalogue.shape_of(version, kind)
+        return _of_type(sub, apply_patch(form, patch, self.request.patch_type, shape, kind))
 
     def _applied_form(self, sub: Subresource, old: Document, config: Document) -> tuple[Document, Managed]:
         """Return what applying a configuration makes of what the subresource reads, and of the object's managers."""

@@ -419,11 +419,3 @@ def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadReq
 def unknown_fields(paths: Sequence[str]) -> list[str]:
     """Return what is said of fields that a kind does not have."""
     return [f'unknown field "{path}"' for path in paths]
-
-
-def report_fields(paths: Sequence[str], api_version: str, kind: str, mode: str) -> list[str]:
-    """Return the warnings about unknown fields as `fieldValidation` wants them. Raises: BadRequest for Strict."""
-    found = unknown_fields(paths) if mode in ("Warn", "Strict") else []
-    if found and mode == "Strict":
-        raise strict_refusal(api_version, kind, found)
-    return found
