@@ -999,6 +999,7 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
     return msgspec.structs.replace(
         collection,
         verb="delete",
+        is_of_collection=True,
         name=record.name,
         namespace=record.namespace,
         uid=record.uid,

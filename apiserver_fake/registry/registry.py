@@ -129,6 +129,7 @@ class Registry:
         as_request = Request(
             verb="watch",
             resource=request.resource,
+            api_version=request.api_version,
             namespace=request.namespace,
             label_selector=request.label_selector,
             field_selector=request.field_selector,

@@ -166,6 +166,7 @@ class Route:
         return Request(
             verb=verb,
             resource=self.served.stored,
+            api_version=self.resource.api_version if self.served.from_stored is not None else "",
             namespace=self.namespace,
             name=self.name,
             subresource=self.subresource,
@@ -287,6 +288,7 @@ def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchReq
         selector = f"{selector},{by_name}" if selector else by_name
     return WatchRequest(
         resource=route.served.stored,
+        api_version=route.resource.api_version if route.served.from_stored is not None else "",
         namespace=route.namespace,
         label_selector=parameters.text("labelSelector"),
         field_selector=selector,
