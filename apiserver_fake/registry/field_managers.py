@@ -26,6 +26,7 @@ from apiserver_fake.managedfields.managers import (
     without_managers,
 )
 from apiserver_fake.managedfields.typed import Comparison, compare
+from apiserver_fake.registry.status_metadata import ALL, written
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.sessions import Unanswered
@@ -60,9 +61,11 @@ class FieldManagers:
         return Manager(name, UPDATE, self._version, self._request.subresource)
 
     def _ignored(self) -> Fields:
-        """What this write cannot change: the status, or, where it is of the status, the spec."""
+        """What this write cannot change: the status, or, where it is of the status, spec and metadata it leaves."""
         if self._request.subresource == STATUS:
-            return {"f:spec": LEAF}
+            kept = [name for name in ALL if name not in written(self._request.resource)]
+            meta = {} if not kept else {"f:metadata": LEAF if len(kept) == len(ALL) else {f"f:{n}": LEAF for n in kept}}
+            return {"f:spec": LEAF, **meta}
         return {"f:status": LEAF} if STATUS in self._kind.resource.subresources else NOTHING
 
     def _comparing(self, old: Document | None, new: Document) -> Callable[[str], Comparison | None]:

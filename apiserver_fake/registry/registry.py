@@ -235,8 +235,8 @@ class Registry:
 
 
 def _configuration(body: bytes, repeated: list[str] | None) -> Document:
-    config = json_object(body, "error decoding YAML", "an apply patch must be an object")
-    decode(body, repeated)
+    json_object(body, "error decoding YAML", "an apply patch must be an object")
+    config: Document = decode(body, repeated)
     return config
 
 

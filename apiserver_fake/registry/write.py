@@ -49,7 +49,7 @@ from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -708,7 +708,7 @@ class Write:
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
             new = self._mutated_update(admitting, new, old, stored, ctx)
-        self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
+        self._refuse(request.name, [*new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
         if admitting is not None:
             self._examine(admitting, self._attributes(new, old, request.name), ctx)
@@ -834,13 +834,6 @@ class Write:
             raise BadRequest("a patch cannot replace metadata by something that is not an object")
         new = self._typed({**changed}, old)
         return {**new, "metadata": dict(new["metadata"])}
-
-    def _new_finalizers(self, old: Document, new: Document) -> Causes:
-        before = old["metadata"].get("finalizers") or []
-        added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
-        if added and old["metadata"].get("deletionTimestamp"):
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-            yield forbidden("metadata.finalizers", text)
 
     def _store(
         self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False

@@ -12,7 +12,14 @@ from apiserver_fake.customresources.definition import (
     validate_definition,
     validate_definition_status,
 )
-from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_status
+from apiserver_fake.strategy import (
+    DeleteOptions,
+    Strategy,
+    WriteContext,
+    delete_now_or_mark,
+    keep_all_but_status,
+    keep_status,
+)
 from apiserver_fake.validation.formats import Cause, forbidden, metadata, subdomain
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -61,15 +68,8 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Keep the spec. Metadata is written with the status, which is how the finalizer goes with the last condition."""
-    kept = {name: value for name, value in old.items() if name not in ("status", "metadata")}
-    status, meta = new.get("status", old.get("status")), {**old["metadata"], **new.get("metadata", {})}
-    for name in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        meta.pop(name, None)
-        if name in old["metadata"]:
-            meta[name] = old["metadata"][name]
-    new.clear()
-    new.update({**kept, "metadata": meta, "status": status})
+    new.setdefault("status", old.get("status"))
+    keep_all_but_status(old, new, ctx)
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
