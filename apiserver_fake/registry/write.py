@@ -185,6 +185,17 @@ class Limits:
     per_namespace: int = 50_000
 
 
+def _already_exists(resource: Resource, taken: Record) -> AlreadyExists:
+    """Return the refusal of an object whose name is taken, which is said last (8.2): what is wrong with it comes first.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go`.
+    """
+    text = f'{resource.name} "{taken.name}" already exists'
+    if taken.is_deleting:
+        text = f"object is being deleted: {text}"
+    return AlreadyExists(text, details=details_of(resource, taken.name))
+
+
 def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
     """Return a free name: prefix and five random characters. Raises: AlreadyExists, worth a retry, after 8 tries."""
     base = prefix[:GENERATED_BASE_MAX]
@@ -308,9 +319,7 @@ class Write:
             meta["name"] = name
         if not name:
             self._refuse(name, [required("metadata.name", "name or generateName is required")])
-        if staged.get(resource.name, namespace, name) is not None:
-            raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
-        check_capacity(self.contexts.limits, staged, resource, namespace, name)
+        taken = staged.get(resource.name, namespace, name)
         if self._is_outside:
             ctx.warnings.extend(self._faults())
         if str(meta.get("resourceVersion") or "0") != "0":
@@ -324,10 +333,7 @@ class Write:
             managers = (
                 self._managers().created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
             )
-        session = self._session
-        meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
-        if session is not None:
-            session.uid = meta["uid"]
+        meta["uid"] = self._uid(ctx, taken)
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if resource.has_generation:
             meta["generation"] = 1
@@ -343,6 +349,9 @@ class Write:
         if self._is_outside:
             ctx.warnings.extend(warnings.of(resource.name, None, new))
         charged = charges(resource, None, new, ctx)
+        if taken is not None:
+            raise _already_exists(resource, taken)
+        check_capacity(self.contexts.limits, staged, resource, namespace, name)
         if managers:
             new["metadata"]["managedFields"] = managers
         if request.dry_run:
@@ -350,6 +359,16 @@ class Write:
         record = staged.put(resource, new, self.traceparent)
         self._charge(staged, charged)
         return self._answer(record.body, record.rv, ctx, 201)
+
+    def _uid(self, ctx: WriteContext, taken: Record | None) -> str:
+        """Return the uid of a new object, the same in every attempt; what cannot be made is given none of its own."""
+        if taken is not None:
+            return taken.uid
+        session = self._session
+        if session is None:
+            return new_uid(ctx.random)
+        session.uid = session.uid or new_uid(ctx.random)
+        return session.uid
 
     def _charge(self, staged: Staged, charged: Iterable[Document]) -> None:
         """Stage what quotas are used now: after the object, which the commit is named by."""
