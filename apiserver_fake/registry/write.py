@@ -983,7 +983,11 @@ class Write:
         """Stage the removal, or the mark of one that waits for a grace period or finalizers. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = self._stored(staged)
-        self._check_preconditions(stored, options.uid, options.resource_version)
+        self._check_preconditions(stored, options.uid, "")
+        version = options.resource_version
+        if version and version != "0" and parse_rv(version) != stored.rv:
+            why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
+            raise conflict(resource, stored.name, f"{why} ({stored.rv}). The object might have been modified")
         old: Document = msgspec.json.decode(stored.body)
         ctx = self.contexts.context(self.identity, request, staged, self._session)
         admit(self.identity, request, old, None, ctx)

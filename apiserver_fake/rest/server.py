@@ -841,6 +841,7 @@ class RestHandler:
         self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
     ) -> web.StreamResponse:
         self._only(request, "POST")
+        media_types.negotiate(request.headers.get("Accept", ""))
         if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
             asked = Request(verb="create", resource=review.name, namespace=namespace)
             self._server.authorize(identity, asked)

@@ -32,10 +32,20 @@ def _object(value: Any) -> Document:
     return value if isinstance(value, dict) else {}
 
 
+_NAME_LISTS, _VERSION_LISTS = ("shortNames", "categories"), ("additionalPrinterColumns", "selectableFields")
+"""What a definition does not say where it is empty (`omitempty` of upstream's types)."""
+
+
+def _without_empty(value: Document, lists: tuple[str, ...]) -> Document:
+    return {name: each for name, each in value.items() if name not in lists or each != []}
+
+
 def _complete(new: Document) -> None:
     """Set the defaults of the spec, replacing what may be shared."""
     spec = new["spec"] = {**_object(new.get("spec"))}
-    names = spec["names"] = {**_object(spec.get("names"))}
+    names = spec["names"] = _without_empty(_object(spec.get("names")), _NAME_LISTS)
+    if isinstance(versions := spec.get("versions"), list):
+        spec["versions"] = [_without_empty(v, _VERSION_LISTS) if isinstance(v, dict) else v for v in versions]
     if kind := names.get("kind"):
         names.setdefault("singular", str(kind).lower())
         names.setdefault("listKind", f"{kind}List")

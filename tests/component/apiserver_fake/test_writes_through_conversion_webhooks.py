@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -61,6 +62,15 @@ def refuse(review: Any) -> Any:
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for a state, for ten seconds at most."""
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that within ten seconds")
+
+
 async def define(world: Any, handler: Any = convert) -> None:
     """Serve a kind in three versions that the webhook at /convert converts."""
     world.handlers["convert"] = handler
@@ -72,8 +82,7 @@ async def define(world: Any, handler: Any = convert) -> None:
             "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "conversion": conversion,
                      "versions": [a_version(name) for name in FIELDS]}}  # fmt: skip
     await world("create", DEFINITIONS, body=body, namespace="")
-    while (GROUP, "v2") not in world.server.catalogue.served:
-        await asyncio.sleep(0.01)
+    await until(lambda: (GROUP, "v2") in world.server.catalogue.served)
 
 
 async def answer(world: Any, verb: str, name: str = "", body: Any = None, version: str = "v2", **more: Any) -> Any:
@@ -162,8 +171,7 @@ async def test_a_watch_through_a_converted_version_has_what_was_written_through_
                 return
 
     watching = asyncio.create_task(watch())
-    while not seen:
-        await asyncio.sleep(0.01)
+    await until(lambda: bool(seen))
     await call(world, "patch", "a", {"spec": {"size": 7}}, version="v1", patch_type="merge")
     await asyncio.wait_for(watching, 10)
 
@@ -240,13 +248,11 @@ async def test_a_webhook_that_hangs_holds_up_no_other_object_and_leaves_no_conne
     waiting = asyncio.create_task(answer(world, "patch", "a", {"spec": {"size": 2}}, version="v1",
                                          patch_type="merge", deadline_s=2.0))  # fmt: skip
     asked = len(world.requests)
-    while len(world.requests) == asked:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(world.requests) > asked)
     await call(world, "create", body=a_cv("v1", name="b"), version="v1")
     assert time.monotonic() - began < 0.9
     found = await waiting
-    while any(each.transport is not None for each in world.requests):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(each.transport is None for each in world.requests))
     world.handlers["convert"] = convert
 
     assert (found.code, msgspec.json.decode(found.body)["spec"]) == (200, {"size": 2})
