@@ -215,6 +215,34 @@ def test_who_may_delete_a_collection_needs_no_right_to_delete_each_object(cluste
     assert cluster(scenario) == (403, 200, 404)
 
 
+TABLE = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{AUTHORIZATION}/selfsubjectaccessreviews",
+        f"{AUTHORIZATION}/subjectaccessreviews",
+        f"{AUTHORIZATION}/selfsubjectrulesreviews",
+        f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews",
+        f"{AUTHENTICATION}/tokenreviews",
+        f"{AUTHENTICATION}/selfsubjectreviews",
+        f"{ACCOUNTS}/robot/token",
+        f"{PODS}/p/eviction",
+        f"{PODS}/p/binding",
+    ],
+)
+def test_what_is_created_and_never_read_is_made_into_no_table(cluster, path):
+    async def scenario(c):
+        await c.account()
+        await c.pod()
+        alone = (await c.call("admin", "POST", path, {}, headers=TABLE))[0]
+        either = [("Accept", f"{TABLE[0][1]}, application/json")]
+        return alone, (await c.call("admin", "POST", path, {}, headers=either))[0] != 406
+
+    assert cluster(scenario) == (406, True)
+
+
 def test_a_put_that_makes_an_object_needs_the_right_to_create(cluster):
     async def scenario(c):
         await c.role("writer", {"apiGroups": [""], "resources": ["limitranges"], "verbs": ["update"]})

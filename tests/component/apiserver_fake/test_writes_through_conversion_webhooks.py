@@ -157,6 +157,26 @@ async def test_managers_of_every_version_are_kept_in_the_names_of_their_own_vers
 
 
 @scene
+async def test_an_object_is_converted_before_it_is_written_after_its_stored_version_changed(world):
+    await define(world)
+    made = await call(world, "create", body=a_cv("v1", size=1), version="v1")
+    definition = await world("get", DEFINITIONS, CVS, namespace="")
+    for each in definition["spec"]["versions"]:
+        each["storage"] = each["name"] == "v2"
+    await world("update", DEFINITIONS, CVS, body=definition, namespace="")
+
+    labelled = {"metadata": {"labels": {"a": "b"}}}
+    found = [await call(world, "patch", "a", labelled, version=v, patch_type="merge") for v in ("v2", "v1")]
+    scaled = await call(world, "patch", "a", {"spec": {"replicas": 4}}, subresource="scale", patch_type="merge")
+
+    assert [(each["spec"], each["metadata"]["generation"]) for each in found] == [
+        ({"width": 1}, made["metadata"]["generation"]),
+        ({"size": 1}, made["metadata"]["generation"]),
+    ]
+    assert (scaled["spec"], (await call(world, "get", "a"))["spec"]) == ({"replicas": 4}, {"width": 4})
+
+
+@scene
 async def test_a_watch_through_a_converted_version_has_what_was_written_through_another(world):
     await define(world)
     served = world.server.catalogue.served[GROUP, "v2"]["cvs"]
