@@ -6,11 +6,12 @@ rules see the stored version alone (walls 2). A catalogue changes between commit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from apiserver_fake.conversion import autoscaling, events
+from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.errors import no_such_path, wrong_type
 from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
@@ -23,8 +24,6 @@ from services.api.resources import resources
 T = TypeVar("T")
 
 
-Conversion = Callable[[list[Document]], Awaitable[list[Document]]]
-"""Whole objects of one kind to the same objects in another version; what it is given stays as it is."""
 Check = Callable[[Document, Document | None, str], tuple[Document, list[str], list[Cause]]]
 """`(new, old, subresource)` to the object as it is read, the paths of fields that this dropped, and what is wrong."""
 
@@ -60,6 +59,12 @@ class Kind:
     strategy: Strategy
     shape: Shape
     versions: tuple[ServedVersion, ...]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a webhook converts its objects."""
+        found = [each for version in self.versions for each in (version.to_stored, version.from_stored)]
+        return any(each is not None and each.rule is None for each in found)
 
 
 class Definer(Protocol):
@@ -177,11 +182,11 @@ def _type_of(served: ServedVersion) -> tuple[str, str]:
 _OTHER_VERSIONS: dict[str, tuple[Resource, Conversion, Conversion, Mapping[str, str]]] = {
     "horizontalpodautoscalers.autoscaling": (
         autoscaling.AUTOSCALERS_V1,
-        autoscaling.to_stored,
-        autoscaling.from_stored,
+        autoscaling.TO_STORED,
+        autoscaling.FROM_STORED,
         {},
     ),
-    "events": (events.EVENTS_V1, events.to_stored, events.from_stored, events.FIELD_LABELS),
+    "events": (events.EVENTS_V1, events.TO_STORED, events.FROM_STORED, events.FIELD_LABELS),
 }
 """Built-in kinds of which clients know a second version: by wire name, with the conversions from it and to it."""
 

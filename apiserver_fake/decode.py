@@ -30,7 +30,8 @@ def decode(body: bytes, repeated: list[str] | None = None) -> Any:
     `repeated`: gets the paths of keys that an object has twice, whose last value counts then.
 
     Raises: RequestEntityTooLarge above 3 MiB; BadRequest for anything that is not strict JSON: wrong UTF-8, lone
-    surrogates, NaN, duplicate keys, depth above 64, numbers longer than 64 characters or integers beyond 64 bits.
+    surrogates, NaN, duplicate keys, depth above 64 or numbers longer than 64 characters. Integers beyond 64 bits are
+    read as fractions, as Go does.
     """
     if len(body) > BODY_BYTES_MAX:
         raise RequestEntityTooLarge(f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are accepted")
@@ -53,7 +54,16 @@ def decode(body: bytes, repeated: list[str] | None = None) -> Any:
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise NotJson(syntax_error(body) or f"the body is not strict JSON: {error}") from None
     _examine(value, bare, body, repeated)
-    return value
+    return _as_go_reads(value)
+
+
+def _as_go_reads(value: Any) -> Any:
+    """Return the value with integers beyond 64 bits as the fractions that Go's decoder makes of them."""
+    if isinstance(value, dict):
+        return {name: _as_go_reads(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_go_reads(each) for each in value]
+    return float(value) if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX else value
 
 
 def _without_strings(body: bytes) -> bytes:
@@ -211,8 +221,6 @@ def _examine(value: Any, bare: bytes, body: bytes, repeated: list[str] | None) -
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)
-            elif isinstance(item, int) and not _INT_MIN <= item <= _INT_MAX:
-                raise BadRequest("the body is not strict JSON: an integer is outside 64 bits")
         if any(isinstance(item, dict | list) for item in level):
             depth += 1
             if depth > DEPTH_MAX:

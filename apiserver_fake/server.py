@@ -22,10 +22,10 @@ from apiserver_fake.admission.attributes import (
     EXEMPT,
     VALIDATING_POLICIES,
     Admission,
+    Answer,
     Complete,
     Connection,
     Pending,
-    Session,
 )
 from apiserver_fake.aggregated import served
 from apiserver_fake.audit.auditor import Auditor, Trail
@@ -53,6 +53,7 @@ from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.requests import MUTATING, Requests, group_resource
+from apiserver_fake.sessions import Session, Unanswered, Unconverted
 from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection
@@ -101,6 +102,8 @@ log = structlog.get_logger()
 
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 GONE_TEXT = "the caller has gone before its answer"
+COMMIT_S = 1.0
+"""What a conversion webhook leaves of a write's deadline for the commit."""
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
@@ -601,7 +604,7 @@ class ApiServer:
         if span.trace_id:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
-        session = Session(self._clock.wall()) if registry.is_guarded and registry.may_call(request) else None
+        session = Session(self._clock.wall()) if registry.may_call(request) else None
 
         def again(staged: Staged) -> Response:
             if session is not None:
@@ -645,10 +648,9 @@ class ApiServer:
             session.is_rehearsing, session.pending = True, None
             try:
                 operation.plan(self.store.stage())
-            except Pending as pending:
+            except Unanswered as pending:
                 try:
-                    answer = await self._admission.answer(pending, operation.deadline_s, traceparent)
-                    session.learn(pending, answer)
+                    await self._ask(session, pending, operation.deadline_s, traceparent)
                 except ApiError as error:
                     response = refusal(pending.beside(error))
                 continue
@@ -665,6 +667,21 @@ class ApiServer:
             response = answered if session.pending is None else None
         return response
 
+    async def _ask(self, session: Session, unanswered: Unanswered, deadline_s: float, traceparent: str) -> None:
+        """Let the session learn what a write waits for. Raises: ApiError when an admission webhook refuses it."""
+        answer: Answer | list[Document] | ApiError
+        try:
+            if isinstance(unanswered, Pending):
+                answer = await self._admission.answer(unanswered, deadline_s, traceparent)
+            else:
+                assert isinstance(unanswered, Unconverted), "a write waits for admission or for a conversion"
+                answer = await unanswered.answer(deadline_s - COMMIT_S - self._clock.now())
+        except Unconverted as before:
+            # An admission webhook wants to see the object in another version: that is asked first.
+            await self._ask(session, before, deadline_s, traceparent)
+        else:
+            session.learn(unanswered, answer)
+
     async def admit_connection(
         self, identity: Identity, request: Request, options: Document, complete: Complete
     ) -> Connection:
@@ -678,9 +695,9 @@ class ApiServer:
             while found is None:
                 try:
                     found = registry.connect(identity, request, options, complete, session)
-                except Pending as pending:
+                except Unanswered as pending:
                     try:
-                        session.learn(pending, await self._admission.answer(pending, math.inf, request.traceparent))
+                        await self._ask(session, pending, math.inf, request.traceparent)
                     except ApiError as error:
                         raise pending.beside(error) from None
         except ApiError as error:
@@ -998,6 +1015,7 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
     return msgspec.structs.replace(
         collection,
         verb="delete",
+        is_of_collection=True,
         name=record.name,
         namespace=record.namespace,
         uid=record.uid,

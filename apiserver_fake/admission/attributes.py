@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.sessions import Session, Unanswered
 from services.api.cel.libraries.authorization import Asker
-from services.api.errors import UNREADABLE, ApiError
+from services.api.errors import UNREADABLE
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
 from services.api.wire import Request
@@ -180,14 +182,20 @@ class Labels:
         return self._lookup(NAMESPACES, "", namespace) or {}
 
 
+Convert = Callable[[Conversion, list[Document]], list[Document]]
+"""Objects in another version; raises Unanswered where a webhook has to be asked first."""
+
+
 @dataclass(frozen=True)
 class Surroundings:
-    """What admission may look at besides the request: stored objects, staged ones included, and who may do what."""
+    """What admission may look at besides the request: stored objects, staged ones included, who may do what, and how
+    an object looks in another version."""
 
     lookup: Callable[[str, str, str], Document | None]
     list: Callable[[str, str], Iterable[Document]]
     labels: Labels
     ask: Asker
+    convert: Convert
 
 
 @dataclass(frozen=True)
@@ -202,8 +210,8 @@ class Answer:
     due: frozenset[Key] = frozenset()
 
 
-class Pending(ApiError):
-    """A write waits for what webhooks say; no answer to any caller.
+class Pending(Unanswered):
+    """A write waits for what admission webhooks say; no answer to any caller.
 
     `complete`: an object to the same object with its defaults. `only`: the webhooks of a reinvocation.
     """
@@ -218,50 +226,9 @@ class Pending(ApiError):
         complete: Callable[[Document], Document] | None = None,
         only: frozenset[Key] | None = None,
     ) -> None:
-        super().__init__("the write waits for admission webhooks")
+        super().__init__("the write waits for admission webhooks", (is_mutating, found.object, found.old, only))
         self.webhooks, self.found, self.world = webhooks, found, world
         self.is_mutating, self.complete, self.only = is_mutating, complete, only
-
-    def beside(self, refused: ApiError) -> ApiError:
-        """Return the refusal of a webhook with what admission had said before."""
-        refused.warnings, refused.audit = (*self.warnings, *refused.warnings), {**self.audit, **refused.audit}
-        return refused
-
-
-Question = tuple[bool, Document | None, Document | None, frozenset[Key] | None]
-
-
-class Session:
-    """What webhooks have said in the course of one write, and what that write gave a new object at first.
-
-    `wall_s`: the time of the write, the same in every attempt, as are `uid` and `name`: the object that is committed is
-    the one that was asked about. `pending`: what the last attempt stopped at. `is_rehearsing`: the write is tried on a
-    state that will not be stored.
-    """
-
-    def __init__(self, wall_s: float) -> None:
-        self.wall_s = wall_s
-        self.uid = self.name = ""
-        self.is_rehearsing = False
-        self.pending: Pending | None = None
-        self._answers: list[tuple[Question, Answer]] = []
-
-    def ask(self, pending: Pending) -> Answer:
-        """Return the answer to exactly this question. Raises: Pending when it was not asked yet."""
-        asked = _question(pending)
-        for question, answer in self._answers:
-            if question == asked:
-                return answer
-        self.pending = pending
-        raise pending
-
-    def learn(self, pending: Pending, answer: Answer) -> None:
-        """Keep an answer."""
-        self._answers.append((_question(pending), answer))
-
-
-def _question(pending: Pending) -> Question:
-    return pending.is_mutating, pending.found.object, pending.found.old, pending.only
 
 
 Complete = Callable[[Document], Document]

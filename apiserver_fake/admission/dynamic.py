@@ -29,7 +29,6 @@ from apiserver_fake.admission.attributes import (
     Complete,
     Key,
     Pending,
-    Session,
     Surroundings,
 )
 from apiserver_fake.admission.mutating_policies import Mutating, mutate, mutating
@@ -38,6 +37,7 @@ from apiserver_fake.admission.type_checking import status_of
 from apiserver_fake.admission.validating_policies import Validating, denial, examine, validating
 from apiserver_fake.admission.webhooks import Webhook, webhooks_of
 from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.sessions import Session
 from apiserver_fake.storage.records import Record, Selection
 from apiserver_fake.storage.store import Store
 from services.api.meta import Document, Resource
@@ -202,7 +202,8 @@ class Admitting:
         if session is None or not any(each.should_be_called(found, self._world) for each in hooks):
             return None
         pending = Pending(hooks, found, self._world, is_mutating=True, complete=complete, only=only)
-        return self._said(session.ask(pending))
+        found_answer: Answer = session.ask(pending)
+        return self._said(found_answer)
 
     def examine(self, found: Attributes) -> None:
         """Return when nothing refuses the write as it will be committed. Raises: ApiError, Pending."""

@@ -17,8 +17,10 @@ from typing import Any, Final, Generic, TypeVar
 from apiserver_fake.admission.attributes import NAMESPACES, Attributes, Surroundings
 from apiserver_fake.admission.expressions import Compiled, Compiler, Condition, are_met, conditions_of, namespace_object
 from apiserver_fake.admission.matching import Match
-from apiserver_fake.catalogue import Catalogue, Conversion, ServedVersion
+from apiserver_fake.catalogue import Catalogue, ServedVersion
+from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.schema.schemas import Shape
+from apiserver_fake.sessions import Unanswered
 from services.api.cel.libraries.authorization import authorizer_for, resource_check_for
 from services.api.errors import ApiError
 from services.api.meta import Document, Resource
@@ -70,39 +72,33 @@ class World:
         }
 
     def as_matched(self, found: Attributes, document: Document | None, matched: Resource) -> Document | None:
-        """Return a stored object in the version that was matched. Raises: ConfigurationError."""
+        """Return a stored object in the version that was matched. Raises: ConfigurationError, Unanswered."""
         served = self.served(found.resource, matched)
         if document is None or served is None or found.subresource not in ("", "status"):
             return document
-        return converted(served.from_stored, document)
+        return self._converted(served.from_stored, document)
 
     def as_stored(self, found: Attributes, document: Document, matched: Resource) -> Document:
-        """Return an object in the version it is stored in. Raises: ConfigurationError."""
+        """Return an object in the version it is stored in. Raises: ConfigurationError, Unanswered."""
         served = self.served(found.resource, matched)
         if served is None or found.subresource not in ("", "status"):
             return document
-        return converted(served.to_stored, document)
+        return self._converted(served.to_stored, document)
+
+    def _converted(self, conversion: Conversion | None, document: Document) -> Document:
+        if conversion is None:
+            return document
+        try:
+            return self.around.convert(conversion, [document])[0]
+        except Unanswered:
+            raise
+        except ApiError as error:
+            raise ConfigurationError(f"failed to convert object version: {error.message}") from None
 
     def served(self, resource: Resource, matched: Resource) -> ServedVersion | None:
         """Return the version that was matched, None when objects are stored in it."""
         versions = self.catalogue.kind(resource.name).versions
         return next((each for each in versions if each.resource is matched and each.from_stored is not None), None)
-
-
-def converted(conversion: Conversion | None, document: Document) -> Document:
-    """Return an object in another version. Raises: ConfigurationError when only a webhook can convert it."""
-    if conversion is None:
-        return document
-    running: Any = conversion([document])
-    try:
-        running.send(None)
-    except StopIteration as done:
-        found: Document = done.value[0]
-        return found
-    running.close()
-    raise ConfigurationError(
-        "failed to convert object version: policies are evaluated in the commit, where no conversion webhook is called"
-    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Admission webhooks as values: what is configured, what is sent, what an answer means, what a write was answered.
 
 A webhook is called before its write enters the commit, about the object as it would become; the answers are kept in
-the write's `attributes.Session`, and count in the commit only for exactly that object: when another writer came in
+the write's `sessions.Session`, and count in the commit only for exactly that object: when another writer came in
 between, the webhooks are called again. Nothing here waits or calls.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go,
@@ -25,6 +25,7 @@ from apiserver_fake.admission.matching import Match
 from apiserver_fake.admission.policies import ConfigurationError, World
 from apiserver_fake.errors import forbidden
 from apiserver_fake.patch.json_patch import json_patch
+from apiserver_fake.sessions import Unanswered
 from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document, Resource
 
@@ -253,6 +254,8 @@ def patched(webhook: Webhook, reply: Reply, found: Attributes, matched: Resource
         if not isinstance(document, dict):
             raise BadRequest("the patch leaves no object")
         return world.as_stored(found, document, matched)
+    except Unanswered:
+        raise
     except (ApiError, ConfigurationError) as error:
         text = getattr(error, "message", str(error))
         raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]}) from None

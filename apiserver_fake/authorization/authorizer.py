@@ -56,7 +56,9 @@ def verb_of(request: Request) -> str:
         return "token"
     if request.resource == "statehash":
         return "statehash"
-    return _SPECIAL_VERBS.get(request.subresource, "create") if request.verb == "create" else request.verb
+    if request.verb == "create":
+        return _SPECIAL_VERBS.get(request.subresource, "create")
+    return "deletecollection" if request.is_of_collection else request.verb
 
 
 def authorize(
@@ -94,13 +96,17 @@ def _is_of_the_table_alone(request: Request) -> bool:
 
 
 def attributes_of(request: Request) -> Attributes:
-    """Return what RBAC is asked: a watch or list of one name is about that object."""
+    """Return what RBAC is asked, about the group that the caller named: a watch or list of one name is about that
+    object."""
     plural, _, group = request.resource.partition(".")
+    if request.api_version:
+        group = request.api_version.rpartition("/")[0]
     name = request.name
     if not name and request.verb in ("list", "watch", "deletecollection"):
         terms = [term for term in request.field_selector.split(",") if term.startswith("metadata.name=")]
         name = terms[0].partition("=")[2].lstrip("=") if len(terms) == 1 else ""
-    return Attributes(request.verb, group, plural, request.subresource, name, request.namespace)
+    verb = "deletecollection" if request.is_of_collection else request.verb
+    return Attributes(verb, group, plural, request.subresource, name, request.namespace)
 
 
 def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.conversion.conversion import Conversion
 from services.api.errors import UNREADABLE, BadRequest
 from services.api.kinds.horizontalpodautoscaler import RESOURCE as AUTOSCALERS
 from services.api.meta import Document
@@ -40,16 +41,6 @@ def _targets(document: Document, now_s: float) -> str:
     (cell,) = (each.source for each in AUTOSCALERS.columns if each.name == "Targets")
     assert not isinstance(cell, str)
     return str(cell(stored_form(document), now_s))
-
-
-async def to_stored(documents: list[Document]) -> list[Document]:
-    """Return objects of autoscaling/v1 as they are stored."""
-    return [stored_form(each) for each in documents]
-
-
-async def from_stored(documents: list[Document]) -> list[Document]:
-    """Return stored objects in autoscaling/v1."""
-    return [converted(each) for each in documents]
 
 
 # -- to the older version
@@ -199,3 +190,9 @@ def _read(name: str, text: str, form: type[Any]) -> Any:
         return form()
     parts = found if isinstance(found, list) else [found]
     return found if isinstance(found, form) and all(isinstance(each, dict) for each in parts) else form()
+
+
+TO_STORED = Conversion(lambda documents: [stored_form(each) for each in documents])
+"""Objects of autoscaling/v1 to what is stored."""
+FROM_STORED = Conversion(lambda documents: [converted(each) for each in documents])
+"""Stored objects to autoscaling/v1."""

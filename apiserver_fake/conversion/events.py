@@ -5,6 +5,7 @@ Source: upstream `pkg/apis/core/types.go` (one internal type), `staging/src/k8s.
 
 from dataclasses import replace
 
+from apiserver_fake.conversion.conversion import Conversion
 from services.api.errors import BadRequest
 from services.api.kinds.event import RESOURCE as EVENTS
 from services.api.meta import Cell, Column, Document
@@ -46,16 +47,6 @@ EVENTS_V1 = replace(
 )
 
 
-async def to_stored(documents: list[Document]) -> list[Document]:
-    """Return events of events.k8s.io/v1 as they are stored. Raises: BadRequest for another version."""
-    return [_to_stored(each) for each in documents]
-
-
-async def from_stored(documents: list[Document]) -> list[Document]:
-    """Return stored events in events.k8s.io/v1."""
-    return [_from_stored(each) for each in documents]
-
-
 def _to_stored(document: Document) -> Document:
     version = document.get("apiVersion", EVENTS_V1.api_version)
     if version != EVENTS_V1.api_version:
@@ -71,3 +62,9 @@ def _from_stored(document: Document) -> Document:
         found["apiVersion"] = EVENTS_V1.api_version
     found.setdefault("eventTime", None)
     return found
+
+
+TO_STORED = Conversion(lambda documents: [_to_stored(each) for each in documents])
+"""Events of events.k8s.io/v1 to what is stored; BadRequest for another version."""
+FROM_STORED = Conversion(lambda documents: [_from_stored(each) for each in documents])
+"""Stored events to events.k8s.io/v1."""

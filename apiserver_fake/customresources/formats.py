@@ -1,25 +1,26 @@
-"""Formats of text in schemas: those that are checked, and those that mean nothing to the API server. Pure.
+"""Formats in schemas, of text and of numbers: those that are checked, and those that mean nothing to the API server.
+Pure.
 
 A format that is not known for its type is ignored when an object is written, and warned of when its definition is.
 
 Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/validation/formats.go;
-kubernetes/kube-openapi pkg/validation/strfmt.
+kubernetes/kube-openapi pkg/validation/strfmt, pkg/validation/validate/values.go.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import struct
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Final
 
 from services.api.cel import regex, times, urls
-from services.api.cel.quantities import quantity
 from services.api.cel.values import EvaluationError
 
 NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
-"""The formats of numbers. They say nothing about the range: an int32 may be larger than 32 bits."""
+"""The formats of numbers, by type."""
 _HEX4: Final = "[0-9a-f]{4}"
 _HOSTNAME: Final = (
     r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
@@ -167,11 +168,24 @@ FORMATS: Final[Mapping[str, Format]] = {
     "date": _date,
     "duration": _duration,
     "datetime": _moment,
-    "quantity": _readable(quantity),
     "k8sshortname": lambda text: len(text) <= 63 and re.fullmatch(_NAME, text) is not None,
     "k8slongname": lambda text: len(text) <= 253 and re.fullmatch(rf"{_NAME}(\.{_NAME})*", text) is not None,
 }
 """The formats of text, by name without dashes."""
+
+
+def out_of_range(value: float, kind: str, name: str) -> bool:
+    """Whether a number is none of its type and format: whole and of so many bits, or one that a float can hold."""
+    if kind == "integer":
+        bits = 31 if name == "int32" else 63
+        return value != int(value) or not -(1 << bits) <= value < 1 << bits
+    if name != "float":
+        return False
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return True
+    return False
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
+from apiserver_fake.catalogue import Kind, ServedVersion
+from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.columns import columns_of
 from apiserver_fake.customresources.rules import Further, Rules, strategy_of
@@ -156,13 +157,12 @@ def _kind(
         )
         structural = rules.structurals[resource.api_version]
         is_stored = resource.api_version == stored.api_version
-        must_convert = not is_stored or (read.converter is not None and len(definition.status.stored_versions) > 1)
         versions.append(
             ServedVersion(
                 resource,
                 stored.name,
                 structural.shape,
-                to_stored=_to(rules, read.converter, stored.api_version) if must_convert else None,
+                to_stored=None if is_plain and is_stored else _to(rules, read.converter, stored.api_version),
                 from_stored=None if is_plain and is_stored else _to(rules, read.converter, resource.api_version),
                 check=None if is_stored else rules.check,
                 schema=partial(structural.openapi, resource),
@@ -181,16 +181,19 @@ def _kind(
 def _to(rules: Rules, converter: Converter | None, api_version: str) -> Conversion:
     """Return what makes stored or sent objects those of one version: with the defaults of the version they are in,
     converted, and without the fields that the version does not have."""
+    if converter is None:
+        return Conversion(lambda documents: [rules.pruned(_named(rules, each, api_version)) for each in documents])
+    webhook = converter
 
-    async def convert(documents: list[Document]) -> list[Document]:
-        read = [rules.read(each)[0] for each in documents]
-        if converter is None:
-            converted = [{**each, "apiVersion": api_version} for each in read]
-        else:
-            converted = await converter(read, api_version)
+    async def ask(documents: list[Document]) -> list[Document]:
+        converted = await webhook([rules.read(each)[0] for each in documents], api_version)
         return [rules.pruned(each) for each in converted]
 
-    return convert
+    return Conversion(question=ask)
+
+
+def _named(rules: Rules, document: Document, api_version: str) -> Document:
+    return {**rules.read(document)[0], "apiVersion": api_version}
 
 
 def _warning(version: Document, stored: Resource) -> str:

@@ -189,9 +189,6 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
         raise BadRequest(text)
-    if replicas < 0:
-        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid("Scale.autoscaling", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
     old = rules.read_stored(stored)[0]
     if _value_at(old, rules.scale.desired) == replicas:
         return SubresourceResult()

@@ -30,7 +30,7 @@ from apiserver_fake.customresources.causes import (
     unsupported,
     wrong_type,
 )
-from apiserver_fake.customresources.formats import format_of, is_known
+from apiserver_fake.customresources.formats import NUMBERS, format_of, is_known, out_of_range
 from apiserver_fake.validation.formats import Cause, required
 from services.api.cel import regex
 from services.api.cel.values import EvaluationError
@@ -42,6 +42,10 @@ _SHORT: Final = 128
 """Texts of up to so many characters are not matched against a pattern anew each time."""
 _NO_FORMAT: Final = {"integer": "int64", "number": "float64"}
 """What upstream calls the format of a value that came from JSON."""
+
+
+_WHOLE_MAX: Final = (1 << 53) - 1
+"""Up to here a number that is written with a fraction or an exponent counts as an integer."""
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:
@@ -66,7 +70,7 @@ def _type_problem(schema: Schema, value: Any) -> tuple[str, str] | None:
     if value is None:
         return (",".join(wanted), "null") if wanted and not schema.get("nullable") else None
     found = _TYPES[type(value)]
-    is_whole = found == "number" and "integer" in wanted and value.is_integer()
+    is_whole = found == "number" and "integer" in wanted and value.is_integer() and abs(value) <= _WHOLE_MAX
     fits = found in wanted or is_whole or (found == "integer" and "number" in wanted)
     is_text_or_list = found in ("string", "array")
     if form and not is_text_or_list and not fits:
@@ -205,8 +209,34 @@ def _texts(schema: Schema) -> Iterator[Accepts]:
         yield check
 
 
+def _range_problem(schema: Schema, value: float, prefix: str, name: str) -> str | None:
+    """Return what is wrong with a number that its type and format have no room for; a schema's own numbers count."""
+    kinds = types_of(schema)
+    if len(kinds) != 1:
+        return None
+    [kind], form = kinds, _format(schema)
+    if kind not in NUMBERS or not out_of_range(value, kind, form):
+        return None
+    text = f"with format {form}" if form else "(default format)"
+    return f"{prefix} value must be of type {kind} {text} in {name}"
+
+
+_BOUNDS: Final = (("multipleOf", "MultipleOf"), ("maximum", "Maximum boundary"), ("minimum", "Minimum boundary"))
+
+
+def _range_problems(schema: Schema, value: float, name: str) -> Iterator[str]:
+    found = [(value, "Checked"), *((schema.get(each), prefix) for each, prefix in _BOUNDS)]
+    for each, prefix in found:
+        if each is not None and (why := _range_problem(schema, each, prefix, name)) is not None:
+            yield why
+
+
 def _numbers(schema: Schema) -> Iterator[Accepts]:
     limits = list(_limits(schema))
+    if any(True for _ in _range_problems(schema, 0, "")):
+        yield _nothing
+    if set(types_of(schema)) & NUMBERS.keys():
+        yield lambda value: _range_problem(schema, value, "", "") is None
     if limits:
         yield lambda value: not any(_exceeds(value, name, limit, is_open) for name, limit, is_open, _ in limits)
     factor = schema.get("multipleOf")
@@ -463,6 +493,8 @@ def _mismatch(pattern: str, value: str) -> str | None:
 
 
 def _report_number(schema: Schema, value: float, name: str, result: _Result) -> None:
+    for why in _range_problems(schema, value, name):
+        result.add_about_all(why)
     factor = schema.get("multipleOf")
     if factor is not None:
         fits, used = _multiple(value, factor)

@@ -1,7 +1,7 @@
 """Conversion webhooks: a ConversionReview by HTTPS to what a definition names, and its answer, checked.
 
-Called at REST's border alone: nothing is awaited while a write is evaluated. A service is reached as its address is: by
-a resolver that is given. Source: upstream
+A write waits for it outside of the commit: nothing is awaited while a write is evaluated (decision 0088). A service is
+reached as its address is: by a resolver that is given. Source: upstream
 `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go`.
 """
 
@@ -118,7 +118,7 @@ class WebhookConverter:
                 session.post(url, data=msgspec.json.encode(question), headers=headers, server_hostname=name) as answer,
             ):
                 call.answered(answer.status)
-                body = await answer.content.read(ANSWER_BYTES_MAX)
+                body = await _whole(answer)
                 if answer.status != 200:
                     raise _Failed(f"failed: the server responded with the status code {answer.status}")
         except TimeoutError:
@@ -145,6 +145,16 @@ class WebhookConverter:
         except LookupError as error:
             raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": {error.args[0]}') from None
         return f"https://{name}:{at}{path}", host, at, name
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the body of an answer, however many pieces it comes in; what is beyond the limit is left out."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > ANSWER_BYTES_MAX:
+            break
+    return bytes(body[:ANSWER_BYTES_MAX])
 
 
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}

@@ -5,10 +5,10 @@ objects that have managers already: what users made or applied; what components 
 apply, as upstream has it for objects of unknown history (decision 0030).
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
+from apiserver_fake.catalogue import Kind
 from apiserver_fake.managedfields.fieldset import LEAF, NOTHING, Fields
 from apiserver_fake.managedfields.managers import (
     UNKNOWN,
@@ -26,8 +26,11 @@ from apiserver_fake.managedfields.managers import (
     without_managers,
 )
 from apiserver_fake.managedfields.typed import Comparison, compare
+from apiserver_fake.registry.status_metadata import ALL, written
+from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.schemas import Shape
-from services.api.errors import invalid
+from apiserver_fake.sessions import Unanswered
+from services.api.errors import ApiError, invalid
 from services.api.identity import CONTROLLER_PREFIX, NODE_PREFIX, SCHEDULER, Identity
 from services.api.meta import Document
 from services.api.times import format_time
@@ -48,8 +51,8 @@ def component(identity: Identity) -> str:
 class FieldManagers:
     """The managers of one object during one write."""
 
-    def __init__(self, kind: Kind, identity: Identity, request: Request) -> None:
-        self._kind, self._identity, self._request = kind, identity, request
+    def __init__(self, kind: Kind, identity: Identity, request: Request, versions: Versions) -> None:
+        self._kind, self._identity, self._request, self._versions = kind, identity, request, versions
         self.is_outside = bool(request.field_validation)
         self._version = request.api_version or kind.resource.api_version
 
@@ -58,42 +61,37 @@ class FieldManagers:
         return Manager(name, UPDATE, self._version, self._request.subresource)
 
     def _ignored(self) -> Fields:
-        """What this write cannot change: the status, or, where it is of the status, the spec."""
+        """What this write cannot change: the status, or, where it is of the status, spec and metadata it leaves."""
         if self._request.subresource == STATUS:
-            return {"f:spec": LEAF}
+            kept = [name for name in ALL if name not in written(self._request.resource)]
+            meta = {} if not kept else {"f:metadata": LEAF if len(kept) == len(ALL) else {f"f:{n}": LEAF for n in kept}}
+            return {"f:spec": LEAF, **meta}
         return {"f:status": LEAF} if STATUS in self._kind.resource.subresources else NOTHING
 
-    def _served(self, api_version: str) -> ServedVersion | None:
-        versions = self._kind.versions
-        return next((each for each in versions if each.resource.api_version == api_version), None)
-
-    def _comparing(self, old: Document, new: Document) -> Callable[[str], Comparison | None]:
-        """Return how the stored object changes, as each version has it."""
+    def _comparing(self, old: Document | None, new: Document) -> Callable[[str], Comparison | None]:
+        """Return how the stored object changes, as each version has it; `old` None: it is new."""
 
         def change(api_version: str) -> Comparison | None:
             return self._change(old, new, self._kind.resource.api_version, api_version)
 
         return change
 
-    def _change(self, old: Document, new: Document, have: str, wanted: str) -> Comparison | None:
-        served = self._served(wanted)
+    def _change(self, old: Document | None, new: Document, have: str, wanted: str) -> Comparison | None:
+        served = self._versions.served(wanted)
         if served is None:
             return None
-        if have == wanted:
-            return compare(old, new, served.shape)
-        return compare(self._in(old, have, wanted), self._in(new, have, wanted), served.shape)
+        found = self._in([new] if old is None else [old, new], have, wanted)
+        return compare(empty(served.shape) if old is None else found[0], found[-1], served.shape)
 
-    def _in(self, document: Document, have: str, wanted: str) -> Document:
-        """Return the object in another version; as it is where the conversion takes more than a function."""
-        stored = self._kind.resource.api_version
-        if have != stored and (found := self._served(have)) is not None:
-            document = _converted(document, found.to_stored, have)
-        if wanted != stored and (found := self._served(wanted)) is not None:
-            document = _converted(document, found.from_stored, stored)
-        return without_managers({k: v for k, v in document.items() if k not in ("apiVersion", "kind")})
+    def _in(self, documents: list[Document], have: str, wanted: str) -> list[Document]:
+        """Return objects in another version, without their type. Raises: ApiError, Unanswered."""
+        if have != wanted:
+            typed = {"apiVersion": have, "kind": self._kind.resource.kind}
+            documents = self._versions.convert([{**each, **typed} for each in documents], have, wanted)
+        return [_content(each) for each in documents] if have != wanted else documents
 
     def _shape(self) -> Shape:
-        served = self._served(self._version)
+        served = self._versions.served(self._version)
         return self._kind.shape if served is None else served.shape
 
     def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
@@ -105,7 +103,7 @@ class FieldManagers:
             return []
         managed = of_request(None, sent, is_subresource=False)
         if managed or self._version != self._kind.resource.api_version:
-            return self._after(managed, empty(self._kind.shape), new, wall_s)
+            return self._after(managed, None, new, wall_s)
         return encoded(first(new, self._kind.shape, self._manager(), ignored=self._ignored(), time=format_time(wall_s)))
 
     def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
@@ -120,19 +118,24 @@ class FieldManagers:
             return list(live)
         return self._after(managed, old, new, wall_s)
 
-    def _after(self, managed: Managed, old: Document, new: Document, wall_s: float) -> list[Document]:
-        change = self._comparing(without_managers(old), without_managers(new))
-        return encoded(
-            updated(
+    def _after(self, managed: Managed, old: Document | None, new: Document, wall_s: float) -> list[Document]:
+        """Return the managers after a write; those of before where objects cannot be converted, as upstream does."""
+        live = [] if old is None else old["metadata"].get("managedFields") or []
+        change = self._comparing(None if old is None else without_managers(old), without_managers(new))
+        try:
+            found = updated(
                 managed,
                 change,
                 self._manager(),
                 api_version=self._version,
                 ignored=self._ignored(),
                 time=format_time(wall_s),
-            ),
-            old.get("metadata", {}).get("managedFields"),
-        )
+            )
+        except Unanswered:
+            raise
+        except ApiError:
+            return list(live)
+        return encoded(found, live)
 
     def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
         """Return what applying the configuration makes of the object. Raises: as `managers.applied`."""
@@ -143,7 +146,8 @@ class FieldManagers:
         seen = live
         if live is not None and wanted != stored:
             managers = live["metadata"].get("managedFields")
-            seen = {"apiVersion": wanted, "kind": live["kind"], **self._in(live, stored, wanted)}
+            [content] = self._in([live], stored, wanted)
+            seen = {"apiVersion": wanted, "kind": live["kind"], **content}
             seen["metadata"] = {**seen["metadata"], "managedFields": managers}
         request = self._request
         result = applied(
@@ -160,12 +164,13 @@ class FieldManagers:
         document = {"apiVersion": wanted, "kind": kind, **result.document}
         if wanted != stored:
             document = self._checked(document, seen)
-            document = {"apiVersion": stored, "kind": kind, **self._in(document, wanted, stored)}
+            [content] = self._in([document], wanted, stored)
+            document = {"apiVersion": stored, "kind": kind, **content}
         return result._replace(document=document)
 
     def _checked(self, document: Document, live: Document | None) -> Document:
         """Return the document as its version reads it. Raises: Invalid where the version's own rules refuse it."""
-        served = self._served(self._version)
+        served = self._versions.served(self._version)
         if served is None or served.check is None:
             return document
         read, _, causes = served.check(document, live, self._request.subresource)
@@ -174,20 +179,5 @@ class FieldManagers:
         return read
 
 
-def _converted(document: Document, conversion: Conversion | None, have: str) -> Document:
-    if conversion is None:
-        return document
-    found = _at_once(conversion([{"apiVersion": have, **document}]))
-    return document if found is None else found[0]
-
-
-def _at_once(running: Any) -> list[Document] | None:
-    """Return the result of a conversion that waits for nothing; None for one that has to ask a webhook."""
-    assert isinstance(running, Coroutine)
-    try:
-        running.send(None)
-    except StopIteration as done:
-        found: list[Document] = done.value
-        return found
-    running.close()
-    return None
+def _content(document: Document) -> Document:
+    return without_managers({k: v for k, v in document.items() if k not in ("apiVersion", "kind")})

@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
-from apiserver_fake.admission.attributes import Admission, Complete, Connection, Session
+from apiserver_fake.admission.attributes import Admission, Complete, Connection
 from apiserver_fake.authorization.authorizer import authorize, rule_name
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object, json_object
 from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
-from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of, new_uid
+from apiserver_fake.sessions import Session
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
@@ -129,6 +129,7 @@ class Registry:
         as_request = Request(
             verb="watch",
             resource=request.resource,
+            api_version=request.api_version,
             namespace=request.namespace,
             label_selector=request.label_selector,
             field_selector=request.field_selector,
@@ -168,9 +169,11 @@ class Registry:
         self._surroundings.admission = admission if admission.is_active else None
 
     def may_call(self, request: Request) -> bool:
-        """Whether a webhook is configured for that write, so that it has to be asked before the commit."""
-        resource = self._catalogue.find(request.resource)
-        concern = self._surroundings.concern(resource, request)
+        """Whether a webhook is configured for that write or converts its kind: it is asked before the commit."""
+        kind = self._catalogue.kind(request.resource)
+        if kind.asks:
+            return True
+        concern = self._surroundings.concern(kind.resource, request) if self.is_guarded else None
         return concern is not None and concern.calls
 
     def connect(
@@ -211,10 +214,8 @@ class Registry:
                 as_create = msgspec.structs.replace(request, verb="create")
                 return lambda staged: write.apply(staged, config, lambda: self.authorize(identity, as_create))
             case "patch":
-                patch, shape = decode(request.body, write.repeated), self._catalogue.kind(resource.name).shape
-                return lambda staged: write.update(
-                    staged, lambda old: apply_patch(old, patch, request.patch_type, shape, resource.kind), is_patch=True
-                )
+                patch = decode(request.body, write.repeated)
+                return lambda staged: write.update(staged, lambda old: write.patched(old, patch), is_patch=True)
             case "delete":
                 options = delete_options(request)
                 return lambda staged: write.delete(staged, options)
@@ -234,8 +235,8 @@ class Registry:
 
 
 def _configuration(body: bytes, repeated: list[str] | None) -> Document:
-    config = json_object(body, "error decoding YAML", "an apply patch must be an object")
-    decode(body, repeated)
+    json_object(body, "error decoding YAML", "an apply patch must be an object")
+    config: Document = decode(body, repeated)
     return config
 
 

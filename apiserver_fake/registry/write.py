@@ -27,27 +27,29 @@ from apiserver_fake.admission.attributes import (
     Concern,
     Connection,
     Labels,
-    Session,
     Surroundings,
 )
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit, authorize
 from apiserver_fake.authorization.questions import asker
 from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.managedfields.managers import Applied, Managed, encoded
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
-from apiserver_fake.registry.field_managers import SCALE, FieldManagers
+from apiserver_fake.registry.field_managers import SCALE, STATUS, FieldManagers
+from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.mistakes import go_text
-from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.sessions import Session, converted
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -183,6 +185,17 @@ class Limits:
     per_namespace: int = 50_000
 
 
+def _already_exists(resource: Resource, taken: Record) -> AlreadyExists:
+    """Return the refusal of an object whose name is taken, which is said last (8.2): what is wrong with it comes first.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go`.
+    """
+    text = f'{resource.name} "{taken.name}" already exists'
+    if taken.is_deleting:
+        text = f"object is being deleted: {text}"
+    return AlreadyExists(text, details=details_of(resource, taken.name))
+
+
 def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
     """Return a free name: prefix and five random characters. Raises: AlreadyExists, worth a retry, after 8 tries."""
     base = prefix[:GENERATED_BASE_MAX]
@@ -276,6 +289,7 @@ class Write:
         self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
+        self._versions = Versions(kind, session)
         self._kind, self._is_outside = kind, bool(request.field_validation)
         self.repeated: list[str] | None = [] if self._is_outside else None
         """Keys that the body has twice; None where that is refused at once: components send none."""
@@ -284,14 +298,14 @@ class Write:
     # -- create
 
     def _managers(self) -> FieldManagers:
-        return FieldManagers(self._kind, self.identity, self.request)
+        return FieldManagers(self._kind, self.identity, self.request, self._versions)
 
     def create(self, staged: Staged, body: Document, managed: Managed | None = None) -> Response:
         """Stage a new object and return it. `managed`: its managers, where it is applied. Raises: ApiError."""
         self._unknown.clear()
         request, resource = self.request, self.resource
         ctx = self.contexts.context(self.identity, request, staged, self._session)
-        new = self._own(body)
+        new = self._own(body if managed is not None else self._as_stored(body, None))
         meta = new["metadata"]
         self._place(meta)
         name = meta.get("name") or ""
@@ -305,9 +319,7 @@ class Write:
             meta["name"] = name
         if not name:
             self._refuse(name, [required("metadata.name", "name or generateName is required")])
-        if staged.get(resource.name, namespace, name) is not None:
-            raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
-        check_capacity(self.contexts.limits, staged, resource, namespace, name)
+        taken = staged.get(resource.name, namespace, name)
         if self._is_outside:
             ctx.warnings.extend(self._faults())
         if str(meta.get("resourceVersion") or "0") != "0":
@@ -321,8 +333,7 @@ class Write:
             managers = (
                 self._managers().created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
             )
-        session = self._session
-        meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
+        meta["uid"] = self._uid(ctx, taken)
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if resource.has_generation:
             meta["generation"] = 1
@@ -338,6 +349,9 @@ class Write:
         if self._is_outside:
             ctx.warnings.extend(warnings.of(resource.name, None, new))
         charged = charges(resource, None, new, ctx)
+        if taken is not None:
+            raise _already_exists(resource, taken)
+        check_capacity(self.contexts.limits, staged, resource, namespace, name)
         if managers:
             new["metadata"]["managedFields"] = managers
         if request.dry_run:
@@ -345,6 +359,16 @@ class Write:
         record = staged.put(resource, new, self.traceparent)
         self._charge(staged, charged)
         return self._answer(record.body, record.rv, ctx, 201)
+
+    def _uid(self, ctx: WriteContext, taken: Record | None) -> str:
+        """Return the uid of a new object, the same in every attempt; what cannot be made is given none of its own."""
+        if taken is not None:
+            return taken.uid
+        session = self._session
+        if session is None:
+            return new_uid(ctx.random)
+        session.uid = session.uid or new_uid(ctx.random)
+        return session.uid
 
     def _charge(self, staged: Staged, charged: Iterable[Document]) -> None:
         """Stage what quotas are used now: after the object, which the commit is named by."""
@@ -365,6 +389,47 @@ class Write:
         new["apiVersion"], new["kind"] = version, kind
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
         return self._typed(new, old)
+
+    def _as_stored(self, sent: Document, old: Document | None) -> Document:
+        """Return what was sent in the caller's version as it is stored, once that version's own rules have read it.
+
+        Raises: BadRequest and Invalid in the words of that version, Unanswered for a webhook that has to convert it.
+        """
+        served = self._versions.sent(self.request.api_version)
+        if served is None:
+            return sent
+        resource = served.resource
+        kind, version = sent.get("kind") or resource.kind, sent.get("apiVersion") or resource.api_version
+        if (version, kind) != (resource.api_version, resource.kind):
+            raise self.contexts.catalogue.wrong_type(resource, str(version), str(kind))
+        if served.check is None:
+            return self._stored_form(self._read_as(served.shape, resource, sent, None))
+        before = None if old is None else self._versions.convert([old], self._versions.stored, version)[0]
+        read, dropped, causes = served.check(
+            {"apiVersion": version, "kind": kind, **sent}, before, self.request.subresource
+        )
+        self._unknown += dropped
+        if causes:
+            raise invalid(
+                resource.qualified_kind, self.request.name or str(metadata_of(sent).get("name") or ""), causes
+            )
+        return self._stored_form(read)
+
+    def _stored_form(self, document: Document) -> Document:
+        return self._versions.convert([document], self.request.api_version, self._versions.stored)[0]
+
+    def patched(self, old: Document, patch: Any) -> Document:
+        """Return what a patch of the object in the caller's version makes of the stored one; `old` where nothing.
+
+        Raises: ApiError, Unanswered.
+        """
+        kind, how = self._kind, self.request.patch_type
+        served = self._versions.sent(self.request.api_version)
+        if served is None:
+            return apply_patch(old, patch, how, kind.shape, kind.resource.kind)
+        [before] = self._versions.convert([old], self._versions.stored, served.resource.api_version)
+        after = apply_patch(before, patch, how, served.shape, kind.resource.kind)
+        return old if after == before else self._as_stored(after, old)
 
     def _faults(self) -> list[str]:
         """Return the warnings about fields that the kind does not have, or that the body has twice.
@@ -413,15 +478,19 @@ class Write:
             )
         return self._bad_patch(refusal.mistake, new) if request.patch_type else refusal
 
-    def _typed(self, new: Document, old: Document | None) -> Document:
-        resource, strategy = self.resource, self.strategy
-        shape, is_converted = strategy.typed or self._shape, self.request.patch_type in ("strategic", APPLY)
+    def _read_as(self, shape: Shape, resource: Resource, new: Document, old: Document | None) -> Document:
+        """Return a document as a type reads it. Raises: BadRequest, Invalid for a patch."""
+        is_converted = self.request.patch_type in ("strategic", APPLY)
         try:
-            typed = conform(
+            return conform(
                 shape, resource.api_version, resource.kind, new, old, self._unknown, is_converted=is_converted
             )
         except Mistyped as refusal:
             raise self._mistyped(refusal, new) from None
+
+    def _typed(self, new: Document, old: Document | None) -> Document:
+        strategy = self.strategy
+        typed = self._read_as(strategy.typed or self._shape, self.resource, new, old)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
@@ -432,8 +501,12 @@ class Write:
         return typed
 
     def _old(self, stored: Record) -> Document:
+        """Return the stored object in the version that is stored now. Raises: ApiError, Unanswered."""
         old: Document = msgspec.json.decode(stored.body)
-        return old if self.strategy.read_stored is None else self.strategy.read_stored(old)[0]
+        if self.strategy.read_stored is None:
+            return old
+        old = self.strategy.read_stored(old)[0]
+        return self._versions.convert([old], str(old["apiVersion"]), self._versions.stored)[0]
 
     def _check_name(self, name: str) -> None:
         wanted = self.request.name
@@ -495,7 +568,12 @@ class Write:
         if concern is None:
             return None
         ask = asker(self.identity, lambda who, request: authorize(who, request, ctx.lookup, ctx.list, ctx.policy))
-        return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask), self._session)
+        session = self._session
+
+        def convert(conversion: Conversion, documents: list[Document]) -> list[Document]:
+            return converted(conversion, documents, session)
+
+        return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask, convert), session)
 
     def _attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
         request, resource = self.request, self.resource
@@ -521,8 +599,6 @@ class Write:
         """Return a new object as policies and webhooks change it; what the server gives it they do not see."""
         given = {name: new["metadata"][name] for name in _GIVEN if name in new["metadata"]}
         name = new["metadata"]["name"]
-        if self._session is not None:
-            self._session.uid = given["uid"]
         if is_generated:
             given["name"] = name
 
@@ -623,7 +699,7 @@ class Write:
             or named
             or staged.get(resource.name, request.namespace, request.name)
         ):
-            return self.update(staged, lambda old: body, is_patch=False)
+            return self.update(staged, lambda old: self._as_stored(body, old), is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
         creation = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
         creation.repeated = self.repeated
@@ -651,7 +727,7 @@ class Write:
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
             new = self._mutated_update(admitting, new, old, stored, ctx)
-        self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
+        self._refuse(request.name, [*new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
         if admitting is not None:
             self._examine(admitting, self._attributes(new, old, request.name), ctx)
@@ -778,13 +854,6 @@ class Write:
         new = self._typed({**changed}, old)
         return {**new, "metadata": dict(new["metadata"])}
 
-    def _new_finalizers(self, old: Document, new: Document) -> Causes:
-        before = old["metadata"].get("finalizers") or []
-        added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
-        if added and old["metadata"].get("deletionTimestamp"):
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-            yield forbidden("metadata.finalizers", text)
-
     def _store(
         self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
     ) -> tuple[bytes, int]:
@@ -822,12 +891,11 @@ class Write:
                 body, managed = self._applied_form(sub, old, body)
             elif request.verb == "patch":
                 form = sub.read(old)
-                version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
-                shape = self.contexts.catalogue.shape_of(version, kind)
-                body = apply_patch(form, body, request.patch_type, shape, kind)
-                body = _of_type(sub, body)
+                body = self._patched_form(sub, form, body)
                 if body == form:
                     return self._answer(stored.body if form is old else msgspec.json.encode(form), stored.rv, ctx, 200)
+            elif sub.name == STATUS:
+                body = self._as_stored(body, old)
             meta = body.get("metadata")
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
@@ -868,6 +936,14 @@ class Write:
             body_bytes = msgspec.json.encode(sub.read(msgspec.json.decode(body_bytes)))
         return self._answer(body_bytes, rv, ctx, result.code)
 
+    def _patched_form(self, sub: Subresource, form: Document, patch: Any) -> Document:
+        """Return what a patch makes of what a subresource reads."""
+        if sub.name == STATUS:
+            return self.patched(form, patch)
+        version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
+        shape = self.contexts.catalogue.shape_of(version, kind)
+        return _of_type(sub, apply_patch(form, patch, self.request.patch_type, shape, kind))
+
     def _applied_form(self, sub: Subresource, old: Document, config: Document) -> tuple[Document, Managed]:
         """Return what applying a configuration makes of what the subresource reads, and of the object's managers."""
         wall_s = self.contexts.wall_s()
@@ -907,7 +983,11 @@ class Write:
         """Stage the removal, or the mark of one that waits for a grace period or finalizers. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = self._stored(staged)
-        self._check_preconditions(stored, options.uid, options.resource_version)
+        self._check_preconditions(stored, options.uid, "")
+        version = options.resource_version
+        if version and version != "0" and parse_rv(version) != stored.rv:
+            why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
+            raise conflict(resource, stored.name, f"{why} ({stored.rv}). The object might have been modified")
         old: Document = msgspec.json.decode(stored.body)
         ctx = self.contexts.context(self.identity, request, staged, self._session)
         admit(self.identity, request, old, None, ctx)

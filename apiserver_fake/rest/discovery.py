@@ -5,6 +5,7 @@ that kubectl asks for first. Everything comes from the catalogue; a document is 
 catalogue stays as it is, and carries an ETag.
 """
 
+import base64
 import hashlib
 import platform
 import re
@@ -102,16 +103,36 @@ def _verbs(r: Resource) -> list[str]:
     return ["create"] if r in CREATED_ONLY else list(r.verbs or VERBS)
 
 
+def storage_version_hash(stored: Resource) -> str:
+    """Return what tells apart the versions in which a kind may be stored.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go`.
+    """
+    text = f"{stored.group}/{stored.version}/{stored.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def _stored(catalogue: Catalogue, served: Resource) -> Resource | None:
+    """Return the kind as it is stored; None for what is not."""
+    for each in catalogue.served.get((served.group, served.version), {}).values():
+        if each.resource is served and each.stored in catalogue.resources:
+            return catalogue.find(each.stored)
+    return None
+
+
 def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Document:
     """Return the plain `APIResourceList` of one group version."""
     entries: list[Document] = []
     for r in _resources_of(catalogue, group, version_name):
+        stored = _stored(catalogue, r)
         entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
         entry["verbs"] = _verbs(r)
         if r.short_names:
             entry["shortNames"] = list(r.short_names)
         if r.categories:
             entry["categories"] = list(r.categories)
+        if stored is not None:
+            entry["storageVersionHash"] = storage_version_hash(stored)
         entries.append(entry)
         for name in sorted(r.subresources):
             form = subresource_form(name, r.kind)

@@ -17,6 +17,7 @@ from apiserver_fake.catalogue import Catalogue, ServedVersion
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.registry.history import HISTORY
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
@@ -166,6 +167,7 @@ class Route:
         return Request(
             verb=verb,
             resource=self.served.stored,
+            api_version=self.resource.api_version if self.served.from_stored is not None else "",
             namespace=self.namespace,
             name=self.name,
             subresource=self.subresource,
@@ -287,6 +289,7 @@ def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchReq
         selector = f"{selector},{by_name}" if selector else by_name
     return WatchRequest(
         resource=route.served.stored,
+        api_version=route.resource.api_version if route.served.from_stored is not None else "",
         namespace=route.namespace,
         label_selector=parameters.text("labelSelector"),
         field_selector=selector,
@@ -309,6 +312,26 @@ def is_dry_run(verb: str, values: Sequence[str]) -> bool:
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
             raise invalid_option(_OPTIONS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
     return bool(values)
+
+
+MANAGER_BYTES_MAX = 128
+
+
+def _manager(verb: str, name: str) -> str:
+    """Return the name of a field manager. Raises: Invalid for one that is too long or cannot be printed.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go`.
+    """
+    kind = _OPTIONS.get(verb, "PatchOptions")
+    if len(name.encode()) > MANAGER_BYTES_MAX:
+        message = f"Too long: may not be more than {MANAGER_BYTES_MAX} bytes"
+        raise invalid_option(kind, "fieldManager", "FieldValueTooLong", message)
+    for place, sign in enumerate(name):
+        if not sign.isprintable():
+            at = len(name[:place].encode())
+            message = f"Invalid value: {quoted(name)}: invalid character U+{ord(sign):04X} (at position {at})"
+            raise invalid_option(kind, "fieldManager", "FieldValueInvalid", message)
+    return name
 
 
 FIELD_VALIDATIONS = ("Strict", "Warn", "Ignore")
@@ -363,7 +386,7 @@ def to_request(
         verb,
         body=body,
         patch_type=patch_type,
-        field_manager=parameters.text("fieldManager") or default_manager,
+        field_manager=_manager(verb, parameters.text("fieldManager")) or default_manager,
         field_validation=validation,
         dry_run=dry_run,
         request_id=request_id,

@@ -127,6 +127,8 @@ FAILED_LOGINS_PER_S = 20
 LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 """Subresources whose requests last as long as their clients want; they are not counted."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
+CREATED_SUBRESOURCES = frozenset(("binding", "eviction", "token"))
+"""What is created and never read: its answers are made into no table, as those of reviews."""
 EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
 """First segments of paths that are not served with a slash behind them."""
 
@@ -544,7 +546,8 @@ class RestHandler:
             self._server.authorize(identity, route.request(verb))
             return await pod_streams.stream(request, route, parameters, self._server.api_for(ADMIN), self._kubelets)
         try:
-            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+            conversions = () if route.subresource in CREATED_SUBRESOURCES else CONVERSIONS
+            form = media_types.negotiate(request.headers.get("Accept", ""), conversions)
         except NotAcceptable:
             # Who may not read it learns no more than that.
             self._server.authorize(identity, route.request(verb))
@@ -871,6 +874,7 @@ class RestHandler:
         self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
     ) -> web.StreamResponse:
         self._only(request, "POST")
+        media_types.negotiate(request.headers.get("Accept", ""))
         if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
             asked = Request(verb="create", resource=review.name, namespace=namespace)
             self._server.authorize(identity, asked)

@@ -51,6 +51,18 @@ def schema_of(schema: Document) -> Document:
     return found
 
 
+def _without_open_root(definition: Document) -> Document:
+    """Return a definition of a kind that takes any field as an object of which nothing is known.
+
+    kubectl takes fields that are published for all there are. Source: upstream
+    `staging/src/k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder/builder.go`.
+    """
+    named = definition.get("x-kubernetes-group-version-kind")
+    if named is None or not definition.get("x-kubernetes-preserve-unknown-fields"):
+        return definition
+    return {"type": "object", "x-kubernetes-group-version-kind": named}
+
+
 def _operation(operation: Document) -> Document:
     content = (operation.get("requestBody") or {}).get("content") or {}
     parameters = [_parameter(each) for each in operation.get("parameters") or ()]
@@ -97,7 +109,7 @@ def document(documents: Iterable[Document], version: str) -> Document:
             if (kinds := definitions.get(name, {}).get("x-kubernetes-group-version-kind")) is not None:
                 more = definition.get("x-kubernetes-group-version-kind", [])
                 definition["x-kubernetes-group-version-kind"] = kinds + [kind for kind in more if kind not in kinds]
-            definitions[name] = definition
+            definitions[name] = _without_open_root(definition)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": version},

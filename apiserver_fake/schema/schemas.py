@@ -213,11 +213,12 @@ def conform(
 ) -> Document:
     """Return the document as its kind's type, `shape`, reads it: known fields have their types, nulls are gone.
 
-    A null counts as absent, as in upstream's types, and numbers given for quantities become text; fields that the type
-    does not have are left out, and their paths are added to `unknown` in document order (decision 0030). Parts that
-    are shared with `old` (patches share what they do not touch) are not looked at again. After this, rules may rely on
-    the types of known fields. `is_converted`: as upstream reads what a strategic merge patch or an apply makes, where
-    integers are cut to their width. Raises: Mistyped, with what Go's decoder or converter says.
+    A null counts as absent, as in upstream's types, and in a map of texts as the empty text; numbers given for
+    quantities become text; fields that the type does not have are left out, and their paths are added to `unknown` in
+    document order (decision 0030). Parts that are shared with `old` (patches share what they do not touch) are not
+    looked at again. After this, rules may rely on the types of known fields. `is_converted`: as upstream reads what a
+    strategic merge patch or an apply makes, where integers are cut to their width. Raises: Mistyped, with what Go's
+    decoder or converter says.
     """
     wanted = _strict_type(shape)
     if wanted is not None:
@@ -390,6 +391,9 @@ def _conform_object(
                 unknown.append(here)
                 changed[name] = None
             continue
+        if member is None and name not in fields and known.type == "string" and known.form == "":
+            changed[name] = ""  # Go's zero value of a map's member
+            continue
         if member is None:
             changed[name] = None
             continue
@@ -419,11 +423,3 @@ def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadReq
 def unknown_fields(paths: Sequence[str]) -> list[str]:
     """Return what is said of fields that a kind does not have."""
     return [f'unknown field "{path}"' for path in paths]
-
-
-def report_fields(paths: Sequence[str], api_version: str, kind: str, mode: str) -> list[str]:
-    """Return the warnings about unknown fields as `fieldValidation` wants them. Raises: BadRequest for Strict."""
-    found = unknown_fields(paths) if mode in ("Warn", "Strict") else []
-    if found and mode == "Strict":
-        raise strict_refusal(api_version, kind, found)
-    return found

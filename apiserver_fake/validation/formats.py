@@ -394,6 +394,15 @@ def finalizer(path: str, name: str) -> Causes:
     yield from _known_finalizer(path, name)
 
 
+def new_finalizers(old: Document, new: Document) -> Causes:
+    """Refuse finalizers that are added to an object that is being deleted (S19)."""
+    before = old["metadata"].get("finalizers") or []
+    added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
+    if added and old["metadata"].get("deletionTimestamp"):
+        text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        yield forbidden("metadata.finalizers", text)
+
+
 def _known_finalizer(path: str, name: str) -> Causes:
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")

@@ -58,7 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `at`: for get and list, the version at which the objects are wanted, in the window of changes; not beside a
     `resource_version`.
     `as_user`: the user that the caller acts as (impersonation), for calls of components; "" for itself.
-    `is_split`: a list's items come by themselves; for callers in the server's own process.
+    `is_split`: a list's items come by themselves; for callers in the server's own process. `is_of_collection`: one
+    deletion of those that a `deletecollection` makes, allowed by the right to that; only the server says so.
     """
 
     verb: str
@@ -87,6 +88,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: str = ""
     as_user: str = ""
     is_split: bool = False
+    is_of_collection: bool = False
 
 
 _METHODS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
@@ -129,9 +131,13 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to watch and from where; `resource_version` "" or "0" starts with the state as ADDED (2.1)."""
+    """What to watch and from where; `resource_version` "" or "0" starts with the state as ADDED (2.1).
+
+    `api_version`: as of a `Request`.
+    """
 
     resource: str
+    api_version: str = ""
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""

@@ -170,13 +170,26 @@ def check_conditions(conditions: list[Document]) -> list[Cause]:
     return causes
 
 
+def _places(kind: str, conditions: list[Document]) -> list[int]:
+    return [index for index, each in enumerate(conditions) if each.get("type") == kind]
+
+
+def removed_conditions(old: Document, new: Document) -> Causes:
+    """Refuse that what is decided is taken back."""
+    for kind in (APPROVED, DENIED, FAILED):
+        if len(_places(kind, conditions_of(new))) < len(_places(kind, conditions_of(old))):
+            yield forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+
+
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Take the certificate and further conditions; what is approved or denied is the approval subresource's."""
-    status, before = dict(new.get("status") or {}), conditions_of(old)
-    kept = [each for each in before if each.get("type") in (APPROVED, DENIED)]
-    others = [each for each in conditions_of(new) if each.get("type") not in (APPROVED, DENIED)]
-    if kept or others:
-        status["conditions"] = stamped([*kept, *others], before, ctx.wall_s)
+    """Take the certificate and conditions; what is approved or denied stays as the approval subresource wrote it."""
+    status, before, after = dict(new.get("status") or {}), conditions_of(old), conditions_of(new)
+    for kind in (APPROVED, DENIED):
+        was, now = (_places(kind, each) for each in (before, after))
+        if len(was) == len(now):
+            after = [before[was[now.index(i)]] if i in now else each for i, each in enumerate(after)]
+    if after:
+        status["conditions"] = stamped(after, before, ctx.wall_s)
     new["status"] = status
     keep_all_but_status(old, new, ctx)
 
@@ -186,9 +199,10 @@ def _validate_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = ((each.get("status") or {}).get("certificate") for each in (old, new))
     if after and before != after and (why := _fault_of_certificate(after)):
         yield invalid("status.certificate", "<certificate data>", why)
-    counts = [[each.get("type") for each in conditions_of(document)].count(FAILED) for document in (old, new)]
-    if counts[1] < counts[0]:
-        yield forbidden("status.conditions", f'updates may not remove a condition of type "{FAILED}"')
+    yield from removed_conditions(old, new)
+    for kind in (APPROVED, DENIED):
+        if len(_places(kind, conditions_of(new))) > len(_places(kind, conditions_of(old))):
+            yield forbidden("status.conditions", f'updates may not add a condition of type "{kind}"')
     if before and before != after:
         yield forbidden("status.certificate", "updates may not modify existing certificate content")
 

@@ -1,9 +1,9 @@
-"""Small kinds of the core group: ConfigMaps and Secrets, Events, Namespaces, Nodes, service accounts.
+"""Small kinds of the core group: ConfigMaps and Secrets, Namespaces, Nodes, service accounts.
 
 Data has keys that can be file names, and never changes once declared immutable; a Secret's `stringData` is folded into
-its `data`. An Event is about an object of its own namespace. A Namespace is held by `spec.finalizers` until its content
+its `data`. A Namespace is held by `spec.finalizers` until its content
 is gone (controllers 11). A Node may bring a first status.
-Source: upstream `pkg/apis/core/validation/validation.go`, `pkg/apis/core/validation/events.go`.
+Source: upstream `pkg/apis/core/validation/validation.go`.
 """
 
 import base64
@@ -26,12 +26,9 @@ from apiserver_fake.validation.formats import (
     invalid,
     label,
     label_value,
-    path_segment,
-    plain_text,
     qualified_name,
     quantity,
     required,
-    subdomain,
     too_long,
     unsupported,
 )
@@ -104,41 +101,6 @@ SECRET_FIELDS = Struct(
     _secret,
     Field("type", default="Opaque", is_blank_absent=True, is_immutable=True),
     completion=_fold,
-)
-
-
-_MESSAGE_MAX = 4096
-_NEW_EVENT_MAX = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
-"""How long texts are of an event that has a time of its own (KEP-383)."""
-
-
-def _event(event: Document, at: str, report: Report) -> Causes:
-    about, own = (event.get("involvedObject") or {}).get("namespace") or "", event["metadata"].get("namespace") or ""
-    if not event.get("eventTime"):
-        # Events about cluster-scoped objects name no namespace and live in default.
-        if about != own and not (about == "" and own == "default"):
-            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
-    else:
-        if not about and own not in ("default", "kube-system"):
-            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
-        controller = event.get("reportingComponent") or ""
-        if not controller:
-            yield required("reportingController")
-        yield from qualified_name("reportingController", controller)
-        for name, most in _NEW_EVENT_MAX.items():
-            text = event.get(name) or ""
-            if not text and name != "message":
-                yield required(name)
-            if len(text.encode()) > most:
-                yield invalid(name, "", f"can have at most {most} characters")
-    yield from subdomain("namespace", own)
-
-
-EVENT_FIELDS = Struct(
-    _event,
-    Field("reason", form=plain_text),
-    Field("message", form=plain_text),
-    completion=lambda event: event.update(message=(event.get("message") or "")[:_MESSAGE_MAX]),
 )
 
 
@@ -350,7 +312,6 @@ def _node_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
 STRATEGIES = {
     "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
     "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
-    "events": declared(EVENT_FIELDS, name=path_segment),
     "namespaces": declared(
         Struct(_finalizers),
         name=label,

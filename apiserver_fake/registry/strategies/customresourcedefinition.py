@@ -12,7 +12,14 @@ from apiserver_fake.customresources.definition import (
     validate_definition,
     validate_definition_status,
 )
-from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_status
+from apiserver_fake.strategy import (
+    DeleteOptions,
+    Strategy,
+    WriteContext,
+    delete_now_or_mark,
+    keep_all_but_status,
+    keep_status,
+)
 from apiserver_fake.validation.formats import Cause, forbidden, metadata, subdomain
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -25,10 +32,20 @@ def _object(value: Any) -> Document:
     return value if isinstance(value, dict) else {}
 
 
+_NAME_LISTS, _VERSION_LISTS = ("shortNames", "categories"), ("additionalPrinterColumns", "selectableFields")
+"""What a definition does not say where it is empty (`omitempty` of upstream's types)."""
+
+
+def _without_empty(value: Document, lists: tuple[str, ...]) -> Document:
+    return {name: each for name, each in value.items() if name not in lists or each != []}
+
+
 def _complete(new: Document) -> None:
     """Set the defaults of the spec, replacing what may be shared."""
     spec = new["spec"] = {**_object(new.get("spec"))}
-    names = spec["names"] = {**_object(spec.get("names"))}
+    names = spec["names"] = _without_empty(_object(spec.get("names")), _NAME_LISTS)
+    if isinstance(versions := spec.get("versions"), list):
+        spec["versions"] = [_without_empty(v, _VERSION_LISTS) if isinstance(v, dict) else v for v in versions]
     if kind := names.get("kind"):
         names.setdefault("singular", str(kind).lower())
         names.setdefault("listKind", f"{kind}List")
@@ -61,15 +78,8 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Keep the spec. Metadata is written with the status, which is how the finalizer goes with the last condition."""
-    kept = {name: value for name, value in old.items() if name not in ("status", "metadata")}
-    status, meta = new.get("status", old.get("status")), {**old["metadata"], **new.get("metadata", {})}
-    for name in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        meta.pop(name, None)
-        if name in old["metadata"]:
-            meta[name] = old["metadata"][name]
-    new.clear()
-    new.update({**kept, "metadata": meta, "status": status})
+    new.setdefault("status", old.get("status"))
+    keep_all_but_status(old, new, ctx)
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:

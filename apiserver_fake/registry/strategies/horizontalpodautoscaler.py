@@ -197,6 +197,31 @@ BEHAVIOR = Struct(
 REFERENCE = Struct(Field("kind", required=True, form=path_segment), Field("name", required=True, form=path_segment))
 
 
+def _group(target: Document, at: str, report: Report) -> Causes:
+    """Check that a target names the group of its kind; one that does not change may be as it was.
+
+    Source: upstream `pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go`.
+    """
+    version = target.get("apiVersion") or ""
+    if report.update is not None:
+        before = (report.update[0].get("spec") or {}).get("scaleTargetRef") or {}
+        if (before.get("apiVersion") or "", before.get("kind")) == (version, target.get("kind")):
+            return
+    if version.count("/") > 1:
+        yield invalid(f"{at}apiVersion", version, f"unexpected GroupVersion string: {version}")
+    elif not _has_group(version) and target.get("kind") != "ReplicationController":
+        yield invalid(f"{at}apiVersion", version, "apiVersion must specify API group")
+
+
+def _has_group(version: str) -> bool:
+    return version.count("/") == 1 and not version.startswith("/")
+
+
+TARGET = Struct(
+    Field("kind", required=True, form=path_segment), Field("name", required=True, form=path_segment), _group
+)
+
+
 def _complete(spec: Document) -> None:
     if not spec.get("metrics"):
         spec["metrics"] = [CPU_AT_80]
@@ -205,7 +230,7 @@ def _complete(spec: Document) -> None:
 SPEC = Struct(
     _bounds,
     Field("minReplicas", default=1),
-    Field("scaleTargetRef", missing={}, struct=REFERENCE),
+    Field("scaleTargetRef", missing={}, struct=TARGET),
     Field("metrics", items=Struct(_one_source)),
     _metric_for_none,
     Field("behavior", struct=BEHAVIOR),

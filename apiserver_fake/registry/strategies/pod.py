@@ -129,16 +129,11 @@ def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> Non
         limit_ranger.check_pod(None, new, ctx)
 
 
-_NOTED = ("labels", "annotations", "finalizers")
-
-
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Keep all but the status and what is noted on the pod, and of the status what only the server writes.
+    """Keep all but the status, and of the status what only the server writes; the quality of service never changes.
 
-    Whoever writes a status may note labels, annotations and finalizers with it; the quality of service never changes.
     Source: upstream `pkg/registry/core/pod/strategy.go`, `podStatusStrategy`.
     """
-    meta = new["metadata"]
     before, status = old.get("status") or {}, dict(new.get("status") or {})
     for name in (*BINDING_FIELDS, "qosClass"):
         if name in before:
@@ -154,10 +149,6 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
             status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)
-    kept = old["metadata"]
-    if any(meta.get(name) != kept.get(name) for name in _NOTED):
-        noted = {name: meta[name] for name in _NOTED if meta.get(name)}
-        new["metadata"] = {**{name: value for name, value in kept.items() if name not in _NOTED}, **noted}
 
 
 def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:

@@ -1,4 +1,4 @@
-"""`status` of every kind: what is so, apart from what is wanted (S21).
+"""`status` of every kind: what is so, apart from what is wanted (S21), and the metadata that goes with it.
 
 Ownership and the fence against a status of an earlier binding are decided on what was *asked for*,
 before the other fields are put back: a node that tries to change a label is refused, not ignored.
@@ -6,6 +6,7 @@ before the other fields are put back: a node that tries to change a label is ref
 
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.errors import qualified_kind
+from apiserver_fake.registry.status_metadata import metadata_causes, with_written, written
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.meta import Document
@@ -16,7 +17,8 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     strategy = ctx.strategy
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
-    if causes := [*strategy.validate_status(stored, new, ctx)]:
+    new["metadata"] = with_written(stored, body, written(ctx.request.resource))
+    if causes := [*metadata_causes(stored, new), *strategy.validate_status(stored, new, ctx)]:
         raise invalid(qualified_kind(stored), ctx.request.name, causes)
     strategy.check_status(stored, new, ctx)
     return SubresourceResult(document=new)

@@ -61,8 +61,8 @@ RESOURCE = Resource(
     columns=(
         NAME,
         Column("Ready", ready_of),
-        Column("Up-to-date", "status.updatedReplicas", "integer", default=0),
-        Column("Available", "status.availableReplicas", "integer", default=0),
+        Column("Up-to-date", "status.updatedReplicas", default=0),
+        Column("Available", "status.availableReplicas", default=0),
         AGE,
         *TEMPLATE_COLUMNS,
     ),

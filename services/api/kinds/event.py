@@ -75,7 +75,7 @@ RESOURCE = Resource(
         Column("Source", _source, priority=1),
         Column("Message", lambda d, now: str(d.get("message") or d.get("note") or "").strip()),
         Column("First Seen", _first_seen, priority=1),
-        Column("Count", _count, "integer", priority=1),
+        Column("Count", _count, priority=1),
         Column("Name", "metadata.name", priority=1, format="name"),
     ),
     selectable_fields={

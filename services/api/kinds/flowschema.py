@@ -21,7 +21,7 @@ RESOURCE = Resource(
     columns=(
         NAME,
         Column("PriorityLevel", "spec.priorityLevelConfiguration.name"),
-        Column("MatchingPrecedence", "spec.matchingPrecedence", "integer", default=0),
+        Column("MatchingPrecedence", "spec.matchingPrecedence", default=0),
         Column("DistinguisherMethod", "spec.distinguisherMethod.type", default=NONE),
         AGE,
         Column("MissingPL", _dangling),

@@ -176,8 +176,8 @@ RESOURCE = Resource(
         Column("Reference", _reference),
         Column("Targets", _targets),
         Column("MinPods", "spec.minReplicas", default="<unset>", show=str),
-        Column("MaxPods", "spec.maxReplicas", "integer"),
-        Column("Replicas", "status.currentReplicas", "integer", default=0),
+        Column("MaxPods", "spec.maxReplicas"),
+        Column("Replicas", "status.currentReplicas", default=0),
         AGE,
     ),
 )

@@ -134,7 +134,7 @@ class Machine:
         self.disk, self.random = MemoryDisk(), random.Random(1)
 
     @asynccontextmanager
-    async def cluster(self):
+    async def cluster(self, **switches):
         """Run a server; it is killed without warning at the end."""
         clock = LoopClock()
         seams = Seams(
@@ -145,7 +145,7 @@ class Machine:
             transport=NoTransport(),
             events=MemoryEventLog("apiserver", clock, "0" * 16, MemoryEvents()),
             tracer=Tracer("apiserver", clock=clock, random=self.random, sinks=(MemorySpans(),)),
-            switches=Switches(),
+            switches=Switches(switches),
         )
         component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True), seams)
         task = asyncio.create_task(component.run())

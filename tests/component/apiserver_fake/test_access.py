@@ -166,6 +166,98 @@ def test_a_binding_lets_its_subject_do_what_the_role_says_and_its_deletion_ends_
     assert (during, elsewhere, after) == ((200, 403), 403, 403)
 
 
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+AUTOSCALERS = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+AN_EVENT = {
+    "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "R", "action": "A", "type": "Normal",
+    "reportingController": "c", "reportingInstance": "i", "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+}  # fmt: skip
+AN_AUTOSCALER = {
+    "metadata": {"name": "e"},
+    "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}},
+}
+SERIES = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "group", "body", "patch"),
+    [
+        (EVENTS, "events.k8s.io", AN_EVENT, SERIES),
+        (AUTOSCALERS, "autoscaling", AN_AUTOSCALER, {"spec": {"maxReplicas": 5}}),
+    ],
+)
+def test_a_patch_through_a_converted_version_asks_for_the_right_to_patch_alone(cluster, path, group, body, patch):
+    async def scenario(c):
+        resource = path.rpartition("/")[2]
+        await c.role("patcher", {"apiGroups": [group], "resources": [resource], "verbs": ["patch"]})
+        await c.binding("b", "patcher", "ann")
+        await c.done("admin", "POST", path, body)
+        headers = {"Content-Type": "application/merge-patch+json"}
+        return [
+            (await c.call("ann", "PATCH", f"{path}/e", patch, headers=headers.items()))[0],
+            (await c.call("ann", "GET", f"{path}/e"))[0],
+            (await c.call("ann", "PUT", f"{path}/e", body))[0],
+        ]
+
+    assert cluster(scenario) == [200, 403, 403]
+
+
+def test_who_may_delete_a_collection_needs_no_right_to_delete_each_object(cluster):
+    async def scenario(c):
+        await c.role("sweeper", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["deletecollection"]})
+        await c.binding("b", "sweeper", "ann")
+        path = "/api/v1/namespaces/default/configmaps"
+        await c.done("admin", "POST", path, {"metadata": {"name": "one"}})
+        one = (await c.call("ann", "DELETE", f"{path}/one"))[0]
+        whole = (await c.call("ann", "DELETE", path))[0]
+        return one, whole, (await c.call("admin", "GET", f"{path}/one"))[0]
+
+    assert cluster(scenario) == (403, 200, 404)
+
+
+TABLE = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{AUTHORIZATION}/selfsubjectaccessreviews",
+        f"{AUTHORIZATION}/subjectaccessreviews",
+        f"{AUTHORIZATION}/selfsubjectrulesreviews",
+        f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews",
+        f"{AUTHENTICATION}/tokenreviews",
+        f"{AUTHENTICATION}/selfsubjectreviews",
+        f"{ACCOUNTS}/robot/token",
+        f"{PODS}/p/eviction",
+        f"{PODS}/p/binding",
+    ],
+)
+def test_what_is_created_and_never_read_is_made_into_no_table(cluster, path):
+    async def scenario(c):
+        await c.account()
+        await c.pod()
+        alone = (await c.call("admin", "POST", path, {}, headers=TABLE))[0]
+        either = [("Accept", f"{TABLE[0][1]}, application/json")]
+        return alone, (await c.call("admin", "POST", path, {}, headers=either))[0] != 406
+
+    assert cluster(scenario) == (406, True)
+
+
+def test_a_put_that_makes_an_object_needs_the_right_to_create(cluster):
+    async def scenario(c):
+        await c.role("writer", {"apiGroups": [""], "resources": ["limitranges"], "verbs": ["update"]})
+        await c.binding("b", "writer", "ann")
+        path = "/api/v1/namespaces/default/limitranges/new"
+        body = {"metadata": {"name": "new"}, "spec": {"limits": []}}
+        refused = await c.refused("ann", "PUT", path, body)
+        made = (await c.call("admin", "PUT", path, body))[0]
+        return refused, made, (await c.call("ann", "PUT", path, body))[0]
+
+    (code, message), made, updated = cluster(scenario)
+    assert (code, "cannot create resource" in message) == (403, True)
+    assert (made, updated) == (201, 200)
+
+
 def test_a_role_that_is_missing_is_named_in_the_refusal(cluster):
     async def scenario(c):
         await c.binding("b", "gone", "ann")

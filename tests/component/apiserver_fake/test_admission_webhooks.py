@@ -66,6 +66,7 @@ class World:
         self.turn_to_authority: Callable[[str], str] = str
         self.handlers: dict[str, Handler] = {}
         self.seen: list[tuple[str, Any]] = []
+        self.requests: list[web.BaseRequest] = []
 
     async def answer(self, verb: str, resource: str, name: str = "", body: Any = None, **more: Any) -> Any:
         namespace = more.pop("namespace", "" if GROUP in resource else "default")
@@ -99,6 +100,7 @@ class World:
         name = request.path.strip("/")
         review = msgspec.json.decode(await request.read())
         self.seen.append((name, review))
+        self.requests.append(request)
         self.traces.append(request.headers.get("traceparent"))
         found = self.handlers[name](review)
         if asyncio.iscoroutine(found):

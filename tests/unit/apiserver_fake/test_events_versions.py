@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.conversion.events import EVENTS_V1, from_stored, to_stored
+from apiserver_fake.conversion.events import EVENTS_V1, FROM_STORED, TO_STORED
 from apiserver_fake.rest.versions import versioned
 from services.api.errors import BadRequest
 from services.api.printing import cells
@@ -20,8 +20,8 @@ STORED = {
 
 
 def test_an_event_has_the_other_names_and_comes_back_as_it_was():
-    [newer] = asyncio.run(from_stored([STORED]))
-    [back] = asyncio.run(to_stored([newer]))
+    [newer] = FROM_STORED.rule([STORED])
+    [back] = TO_STORED.rule([newer])
 
     assert newer["apiVersion"] == "events.k8s.io/v1"
     assert (newer["note"], newer["regarding"]["name"], newer["deprecatedCount"]) == ("text", "p", 3)
@@ -30,7 +30,7 @@ def test_an_event_has_the_other_names_and_comes_back_as_it_was():
 
 
 def test_its_table_shows_what_that_of_core_events_shows():
-    [newer] = asyncio.run(from_stored([STORED]))
+    [newer] = FROM_STORED.rule([STORED])
     assert cells(EVENTS_V1.columns, newer, 1_767_225_610.0)[:7] == [
         "5s", "Normal", "Pulled", "pod/p", "", "kubelet", "text"]  # fmt: skip
 

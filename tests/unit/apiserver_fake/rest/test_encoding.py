@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from apiserver_fake.rest.encoding import Encoding, complete, type_of
+from apiserver_fake.rest.encoding import Encoding, _types, complete, type_of
 from services.api.resources import resources
 
 CONDITION = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
@@ -105,6 +105,19 @@ def test_every_kind_can_be_completed_from_nothing():
             again = msgspec.json.decode(msgspec.json.encode(made))
             complete(again, of)
             assert again == made
+
+
+def test_no_type_has_a_field_without_a_name():
+    assert [of for of, fields in _types().items() if any(not field.name for field in fields)] == []
+
+
+def test_the_rules_of_a_policy_are_answered_as_they_are():
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}
+    policy = {"spec": {"matchConstraints": {"resourceRules": [rule], "excludeResourceRules": [rule]}}}
+    for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+        sent = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **policy}
+        answered = msgspec.json.decode(Encoding().answer(msgspec.json.encode(sent)))
+        assert answered["spec"] == policy["spec"]
 
 
 def test_a_long_list_comes_in_pieces():

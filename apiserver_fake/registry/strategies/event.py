@@ -1,0 +1,144 @@
+"""Events: core/v1 is lenient; in events.k8s.io/v1 an event says when, who and why, and stays so.
+
+What is sent through core/v1 has to make sense and no more. Through events.k8s.io/v1 an event needs a time of its own
+and a type, has none of the older fields, and afterwards only its series changes.
+Source: upstream `pkg/apis/core/validation/events.go`, `pkg/registry/core/event/strategy.go`; KEP-383.
+"""
+
+from typing import Any, Final
+
+from apiserver_fake.conversion.events import EVENTS_V1
+from apiserver_fake.strategy import WriteContext, declared
+from apiserver_fake.validation.fields import Field, Struct
+from apiserver_fake.validation.formats import (
+    IMMUTABLE,
+    Causes,
+    invalid,
+    metadata,
+    path_segment,
+    plain_text,
+    qualified_name,
+    required,
+    subdomain,
+)
+from services.api.meta import Document
+
+_MESSAGE_MAX = 4096
+_NEW_EVENT_MAX = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+"""How long texts are of an event that has a time of its own."""
+_OLD: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
+"""What an event of events.k8s.io/v1 leaves unset."""
+_FIXED: Final = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingController",
+    "reportingInstance",
+)
+_STORED: Final = {"reportingController": "reportingComponent"}
+_REFERENCE: Final = {
+    "Kind": "kind",
+    "Namespace": "namespace",
+    "Name": "name",
+    "UID": "uid",
+    "APIVersion": "apiVersion",
+    "ResourceVersion": "resourceVersion",
+    "FieldPath": "fieldPath",
+}
+_STRUCTS: Final = {
+    "involvedObject": _REFERENCE,
+    "related": _REFERENCE,
+    "source": {"Component": "component", "Host": "host"},
+}
+"""The names of upstream's internal types, with which refusals show them."""
+
+
+def _series(event: Document) -> Causes:
+    series = event.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < 2:
+        yield invalid("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")
+
+
+def _is_strict(ctx: WriteContext) -> bool:
+    return ctx.request.api_version == EVENTS_V1.api_version
+
+
+def _lenient(event: Document, controller_field: str) -> Causes:
+    """Yield what makes no sense in any event."""
+    about, own = (event.get("involvedObject") or {}).get("namespace") or "", event["metadata"].get("namespace") or ""
+    if not event.get("eventTime"):
+        # Events about cluster-scoped objects name no namespace and live in default.
+        if about != own and not (about == "" and own == "default"):
+            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+    else:
+        if not about and own not in ("default", "kube-system"):
+            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+        controller = event.get("reportingComponent") or ""
+        if not controller:
+            yield required(controller_field)
+        yield from qualified_name(controller_field, controller)
+        for name, most in _NEW_EVENT_MAX.items():
+            text = event.get(name) or ""
+            if not text and name != "message":
+                yield required(name)
+            if len(text.encode()) > most:
+                yield invalid(name, "", f"can have at most {most} characters")
+    yield from subdomain("namespace", own)
+
+
+def _created(event: Document) -> Causes:
+    """Yield what is wrong with a new event of events.k8s.io/v1."""
+    yield from metadata(event, subdomain)
+    yield from _series(event)
+    if not event.get("eventTime"):
+        yield required("eventTime")
+    kind = event.get("type") or ""
+    if kind not in ("Normal", "Warning"):
+        yield invalid("type", "", f"has invalid value: {kind}")
+    for name in _OLD:
+        value = event.get(name)
+        if any(value.values()) if isinstance(value, dict) else value:
+            yield invalid(name, "", "needs to be unset")
+
+
+def _updated(old: Document, new: Document) -> Causes:
+    """Yield what changed and may not, in an event of events.k8s.io/v1."""
+    if new.get("series") != old.get("series"):
+        yield from _series(new)
+    for name in _FIXED:
+        before, after = (each.get(_STORED.get(name, name)) or None for each in (old, new))
+        if before != after:
+            yield invalid(name, _shown(name, after), IMMUTABLE)
+
+
+def _shown(name: str, value: Any) -> Any:
+    if value is None:
+        return {"count": 0, "reason": "", "message": "", "type": "", "action": ""}.get(name)
+    names = _STRUCTS.get(name)
+    return value if names is None else {shown: value.get(own) or "" for shown, own in names.items()}
+
+
+def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+    yield from _lenient(new, "reportingController" if _is_strict(ctx) else "reportingComponent")
+    if _is_strict(ctx):
+        yield from _created(new) if old is None else _updated(old, new)
+
+
+EVENT_FIELDS = Struct(
+    Field("reason", form=plain_text),
+    Field("message", form=plain_text),
+    completion=lambda event: event.update(message=(event.get("message") or "")[:_MESSAGE_MAX]),
+)
+STRATEGIES = {"events": declared(EVENT_FIELDS, name=path_segment, rules=_rules)}

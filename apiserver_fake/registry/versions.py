@@ -1,0 +1,45 @@
+"""The objects of one kind in its versions, during one write.
+
+What comes in another version than the stored one is read and judged by the rules of its version, then converted.
+Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.catalogue import Kind, ServedVersion
+from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.sessions import Session, converted
+from services.api.meta import Document
+
+
+class Versions:
+    """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
+
+    def __init__(self, kind: Kind, session: Session | None) -> None:
+        self._versions, self._session = kind.versions, session
+        self.stored = kind.resource.api_version
+
+    def served(self, api_version: str) -> ServedVersion | None:
+        """Return the version of that name, None when it is not served."""
+        return next((each for each in self._versions if each.resource.api_version == api_version), None)
+
+    def sent(self, api_version: str) -> ServedVersion | None:
+        """Return the version that a caller knows; None when it is the stored one."""
+        return None if api_version in ("", self.stored) else self.served(api_version)
+
+    def convert(self, documents: list[Document], have: str, wanted: str) -> list[Document]:
+        """Return objects of one version in another, by way of the stored one. Raises: ApiError, Unanswered."""
+        if have not in (wanted, self.stored) and (conversion := self._to_stored(have)) is not None:
+            documents = converted(conversion, documents, self._session)
+        if have != wanted and wanted != self.stored and (served := self.served(wanted)) is not None:
+            documents = (
+                documents if served.from_stored is None else converted(served.from_stored, documents, self._session)
+            )
+        return documents
+
+    def _to_stored(self, have: str) -> Conversion | None:
+        """Return what makes objects of a version stored ones; that of another version where it is served no more."""
+        served = self.served(have)
+        return (
+            served.to_stored if served is not None else next(filter(None, (v.to_stored for v in self._versions)), None)
+        )
