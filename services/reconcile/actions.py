@@ -5,7 +5,7 @@ gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -46,6 +46,10 @@ class Update:
     key: Key
     document: Document
     subresource: str = ""
+
+
+OWN_WRITE: Final = "own write"
+"""As the version of a delete: the one that the write before it, of the same decision and object, came to."""
 
 
 @dataclass(frozen=True)
