@@ -130,13 +130,16 @@ class Result:
     """What reconcile wants done, in order; then look again after `requeue_after_s` if given.
 
     With `refresh`, nothing is performed: the manager reads these live and calls reconcile again. `error`: why the key
-    is not done; the actions are performed, and then it is tried again with back-off.
+    is not done; the actions are performed, and then it is tried again with back-off. `follow`: kinds by wire name whose
+    changes the controller's watches of `AnyObject` must see from now on, though the process does not read them for all:
+    they are followed with the controller's own rights, and the key is looked at again once their state is known.
     """
 
     actions: tuple[Action | Batch, ...] = ()
     requeue_after_s: float | None = None
     refresh: tuple[Query, ...] = field(default=())
     error: str = ""
+    follow: tuple[str, ...] = ()
 
 
 NOTHING = Result()
