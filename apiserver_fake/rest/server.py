@@ -519,7 +519,7 @@ class RestHandler:
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
             self._server.authorize(identity, route.request(verb))
-            return await pod_streams.stream(request, route, parameters, self._server.api_for(ADMIN), self._kubelets)
+            return await pod_streams.stream(request, route, self._server.api_for(ADMIN), self._kubelets)
         try:
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
         except NotAcceptable:
