@@ -82,6 +82,7 @@ from services.api.errors import (
     ApiError,
     BadRequest,
     Forbidden,
+    MethodNotAllowed,
     NotFound,
     Timeout,
     TooManyRequests,
@@ -395,11 +396,30 @@ class RestHandler:
                 return raw_json({"paths": self._paths()})
             case ["version", *_]:
                 raise no_such_path()
+        if is_resource:
+            self._authorize_unserved(request, identity)
         return self._discovery(request, parts)
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
         asked = Attributes(request.method.lower(), path=request.path)
         self._server.authorize_action(identity, asked)
+
+    def _authorize_unserved(self, request: web.BaseRequest, identity: Identity) -> None:
+        """Refuse who may not do what the path means, before it is said that nothing serves it. Raises: Forbidden.
+
+        Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/authorization.go`, which comes first.
+        """
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+        meant = Request(
+            verb=asked.verb,
+            resource=resource,
+            namespace=asked.namespace,
+            name=asked.name,
+            subresource=asked.subresource,
+        )
+        self._server.authorize(identity, meant)
 
     def _issuer(self, is_key_set: bool) -> web.Response:
         """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
@@ -512,10 +532,15 @@ class RestHandler:
         try:
             route = paths.parse(self._catalogue, group, version, rest)
         except NotFound:
+            self._authorize_unserved(request, identity)
             if not group or self._is_built_in(group):
                 raise
-            return self._not_defined(request, identity, group, version)
-        verb = paths.verb_of(request.method, route)
+            return self._not_defined(request, group, version)
+        try:
+            verb = paths.verb_of(request.method, route)
+        except MethodNotAllowed:
+            self._authorize_unserved(request, identity)
+            raise
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
             self._server.authorize(identity, route.request(verb))
@@ -686,12 +711,11 @@ class RestHandler:
                 await self.next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
-    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+    def _not_defined(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
         is not defined."""
         parts = paths.split(request.rel_url.raw_path)
         asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-        self._server.authorize_action(identity, asked)
         served = self._catalogue.served[group, version].get(asked.resource)
         if served is not None and asked.subresource:
             raise not_found(served.resource, asked.name)
@@ -840,7 +864,9 @@ class RestHandler:
     async def _review(
         self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
     ) -> web.StreamResponse:
-        self._only(request, "POST")
+        if request.method != "POST":
+            self._authorize_unserved(request, identity)
+            raise method_not_allowed()
         if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
             asked = Request(verb="create", resource=review.name, namespace=namespace)
             self._server.authorize(identity, asked)

@@ -542,8 +542,10 @@ def test_the_log_of_a_pod_without_a_node_is_no_content():
         (
             "tailLines=-1&limitBytes=-2",
             422,
-            "[tailLines: Invalid value: -1: must be greater than or equal to 0, "
-            "limitBytes: Invalid value: -2: must be greater than 0]",
+            (
+                "[tailLines: Invalid value: -1: must be greater than or equal to 0, "
+                "limitBytes: Invalid value: -2: must be greater than 0]"
+            ),
         ),
         ("tailLines=a", 400, 'strconv.ParseInt: parsing "a": invalid syntax'),
         ("tailLines=", 400, 'strconv.ParseInt: parsing "": invalid syntax'),
