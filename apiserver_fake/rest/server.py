@@ -7,9 +7,9 @@ without touching the store. This file is the shell; what it decides with is in t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,6 +43,7 @@ from apiserver_fake.rest import (
     streaming,
     tables,
     watch,
+    zpages,
 )
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
@@ -62,6 +63,7 @@ from apiserver_fake.rest.http import (
     is_traceparent,
     json_answer,
     may_be_compressed,
+    page_answer,
     page_not_found,
     raw_json,
     read_body,
@@ -91,6 +93,7 @@ from services.api.errors import (
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
+from services.api.release import RELEASES
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
@@ -127,7 +130,7 @@ FAILED_LOGINS_PER_S = 20
 LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 """Subresources whose requests last as long as their clients want; they are not counted."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
-EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
+EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html", "statusz", "flagz"))
 """First segments of paths that are not served with a slash behind them."""
 
 
@@ -141,6 +144,7 @@ class RestSettings:
     `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
     `connections_max`, `connections_per_address_max`: how many there may be, `idle_max` of them between two requests;
     `handshake_max_s`: how long a TLS handshake may take (L-CONN).
+    `flags`: what the process was started with, which `/flagz` shows.
     """
 
     allowed_hosts: tuple[str, ...] = ()
@@ -151,6 +155,7 @@ class RestSettings:
     connections_per_address_max: int = 2_000
     idle_max: int = 1_000
     handshake_max_s: float = 10.0
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 class RestHandler:
@@ -162,6 +167,7 @@ class RestHandler:
         self._server, self._clock, self._tracer = server, clock, tracer
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
+        self._began_s = clock.wall()
         self._encoding = Encoding(has_sessions=settings.has_sessions)
         self._rows = lists.Rows()
         self.active: dict[object, None] = {}
@@ -387,6 +393,15 @@ class RestHandler:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
+            case ["statusz"]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.status_page(request.headers.get("Accept", ""), self._status()))
+            case ["flagz"]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.flags_page(request.headers.get("Accept", ""), self._settings.flags))
+            case ["debug", "pprof", *rest]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.profiles_page(rest, raw_path))
             case ["debug", "api_priority_and_fairness", what]:
                 return self._fairness_dump(request, identity, what)
             case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
@@ -421,6 +436,16 @@ class RestHandler:
         )
         self._server.authorize(identity, meant)
 
+    def _status(self) -> zpages.Status:
+        release, found = self._server.release, discovery.version(self._server.release)
+        return zpages.Status(
+            began_s=self._began_s,
+            now_s=self._clock.wall(),
+            runtime=found["goVersion"],
+            release=RELEASES[release].removeprefix("v"),
+            paths=zpages.debugging_paths(path for path in self._paths() if path != "/statusz"),
+        )
+
     def _issuer(self, is_key_set: bool) -> web.Response:
         """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
         tokens = self._server.access.accounts.tokens
@@ -449,7 +474,8 @@ class RestHandler:
         return page_not_found() if text is None else web.Response(text=text, headers=TEXT_HEADERS)
 
     def _paths(self) -> list[str]:
-        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        roots = ["/api", "/apis", "/flagz", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz",
+                 "/statusz", "/version"]  # fmt: skip
         served = [
             f"/apis/{group}/{v}" if group else f"/api/{v}"
             for group, vs in discovery.groups(self._catalogue).items()

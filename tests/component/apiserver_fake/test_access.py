@@ -286,6 +286,27 @@ def test_paths_are_for_those_whom_a_rule_names(cluster):
     assert anonymous == (403, 'forbidden: User "system:anonymous" cannot get path "/apis"')
 
 
+def test_pages_about_the_server_are_for_those_who_watch_over_it(cluster):
+    async def scenario(c):
+        found = {}
+        for who in ("", "ann", "admin"):
+            for path in ("/statusz", "/flagz", "/debug/pprof/", "/debug/pprof/heap", "/statusz/"):
+                headers = {"Authorization": f"Bearer {who}-token"} if who else {}
+                async with c.client.get(path, headers=headers) as answer:
+                    found.setdefault(who, []).append(answer.status)
+                    text = await answer.text()
+            if who == "admin":
+                async with c.client.get("/flagz", headers=headers) as answer:
+                    text = await answer.text()
+        return found, text, await c.refused("ann", "GET", "/debug/pprof/")
+
+    found, text, refused = cluster(scenario)
+
+    assert found == {"": [403] * 5, "ann": [403] * 5, "admin": [200, 200, 200, 404, 404]}
+    assert text.startswith("\napiserver flagz\nWarning: ")
+    assert refused == (403, 'forbidden: User "ann" cannot get path "/debug/pprof/"')
+
+
 UNSERVED = [
     (
         "GET",
