@@ -47,7 +47,7 @@ from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, go_strings, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -780,10 +780,10 @@ class Write:
 
     def _new_finalizers(self, old: Document, new: Document) -> Causes:
         before = old["metadata"].get("finalizers") or []
-        added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
+        added = {f for f in new["metadata"].get("finalizers") or [] if f not in before}
         if added and old["metadata"].get("deletionTimestamp"):
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-            yield forbidden("metadata.finalizers", text)
+            text = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            yield forbidden("metadata.finalizers", f"{text} {go_strings(sorted(added))}")
 
     def _store(
         self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False

@@ -163,6 +163,11 @@ def quoted(value: Any) -> str:
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
 
 
+def go_strings(texts: Iterable[str]) -> str:
+    """Return texts as Go's `%#v` shows a slice of them: `[]string{"a", "b"}`."""
+    return f"[]string{{{', '.join(map(quoted, texts))}}}"
+
+
 def _escaped(char: str) -> str:
     if found := _ESCAPES.get(char):
         return found

@@ -149,7 +149,7 @@ _FORGETFUL: Final = {
     "VolumeBinding": "not found",
     "DynamicResources": "not found",
 }
-"""What upstream's plugins answer at Filter where they did not run at PreFilter: the profile starts, no pod gets through.
+"""What upstream's plugins answer at Filter where they did not run at PreFilter: the profile starts, and its pods fail.
 Source: upstream `pkg/scheduler/framework/plugins` (getPreFilterState of each)."""
 _SELF_RELIANT: Final = frozenset(
     (("NodeAffinity", "filter"), (FIT, "score"), ("NodeResourcesBalancedAllocation", "score"))
