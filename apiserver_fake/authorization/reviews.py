@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from apiserver_fake.accounts.tokens import Rejected
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rbac.policy import Attributes, PolicyRule
-from apiserver_fake.validation.formats import Causes
+from apiserver_fake.validation.formats import Causes, quoted
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import ApiError, BadRequest, invalid
 from services.api.identity import Identity, external
@@ -95,7 +95,7 @@ def answer(
 def _text(holder: Document, name: str) -> str:
     value = holder.get(name)
     if value is not None and not isinstance(value, str):
-        raise BadRequest(f"{name}: {value!r} is not a text")
+        raise BadRequest(f"{name}: {quoted(value)} is not a text")
     return value or ""
 
 

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from apiserver_fake.rest.log_options import LogOptions
 from apiserver_fake.rest.paths import Route
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
@@ -69,7 +70,9 @@ def kubelet_address(node: Document) -> str:
     host = next((a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP"), None)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     if not host or not isinstance(port, int) or not 0 < port < 65536:
-        raise Unavailable(f'node "{name}" gives no kubelet address: InternalIP {host!r}, kubeletEndpoint port {port!r}')
+        raise Unavailable(
+            f'node "{name}" gives no kubelet address: InternalIP {quoted(host)}, kubeletEndpoint port {quoted(port)}'
+        )
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
