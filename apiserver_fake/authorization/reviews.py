@@ -118,7 +118,8 @@ def _token(spec: Document, reviewer: Reviewer) -> Document:
 def _check(review: Resource, namespace: str, body: Document, spec: Document) -> None:
     """Raise Invalid naming all that a question about rights may not be; BadRequest for another namespace's.
 
-    Source: upstream `pkg/apis/authorization/validation/validation.go`; the kind is not in its text.
+    The kind is not in the text, as upstream's conversion drops it.
+    Source: upstream `pkg/apis/authorization/validation/validation.go`.
     """
     metadata: Document = {name: value for name, value in (body.get("metadata") or {}).items() if value}
     if review.namespaced and metadata.pop("namespace", namespace) != namespace:

@@ -474,8 +474,8 @@ class RestHandler:
         return page_not_found() if text is None else web.Response(text=text, headers=TEXT_HEADERS)
 
     def _paths(self) -> list[str]:
-        roots = ["/api", "/apis", "/flagz", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz",
-                 "/statusz", "/version"]  # fmt: skip
+        pages = ("flagz", "healthz", "livez", "metrics", "readyz", "statusz", "version")
+        roots = ["/api", "/apis", "/openapi/v2", "/openapi/v3", *(f"/{page}" for page in pages)]
         served = [
             f"/apis/{group}/{v}" if group else f"/api/{v}"
             for group, vs in discovery.groups(self._catalogue).items()

@@ -116,14 +116,14 @@ def test_what_the_circle_owns_besides_goes_before_its_owner(world_of):
 def test_an_owner_outside_the_circle_keeps_what_it_owns_and_what_that_owns(world_of):
     async def act(world):
         objects = await circle(world, *(CONFIGMAPS,) * 3)
-        outsider = await create(world, CONFIGMAPS, "outsider")
-        await own(world, CONFIGMAPS, "gc2", objects[0], outsider)
+        other = await create(world, CONFIGMAPS, "other")
+        await own(world, CONFIGMAPS, "gc2", objects[0], other)
         await asyncio.sleep(1)
         await delete(world, CONFIGMAPS, "gc1", "Foreground")
         references = (await world.admin.get(CONFIGMAPS, Key("default", "gc2")))["metadata"]["ownerReferences"]
         return await left(world, CONFIGMAPS), [each["name"] for each in references]
 
-    assert world_of(act, controllers=("gc",)) == ({"gc2", "gc3", "outsider"}, ["outsider"])
+    assert world_of(act, controllers=("gc",)) == ({"gc2", "gc3", "other"}, ["other"])
 
 
 def test_orphans_of_a_circle_stay_and_no_longer_name_the_owner_that_went(world_of):
