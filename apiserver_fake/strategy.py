@@ -29,7 +29,7 @@ from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Form, Report, Struct
-from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
+from apiserver_fake.validation.formats import Cause, Causes, metadata, quoted, subdomain
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
@@ -129,9 +129,9 @@ class DeleteOptions:
         grace = body.get("gracePeriodSeconds")
         conditions = body.get("preconditions") or {}
         if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-            raise BadRequest(f"deleteOptions.gracePeriodSeconds: {grace!r} is not an integer")
+            raise BadRequest(f"deleteOptions.gracePeriodSeconds: {quoted(grace)} is not an integer")
         if not isinstance(conditions, dict):
-            raise BadRequest(f"deleteOptions.preconditions: {conditions!r} is not an object")
+            raise BadRequest(f"deleteOptions.preconditions: {quoted(conditions)} is not an object")
         propagation = str(body.get("propagationPolicy") or "")
         if propagation not in ("", "Background", "Foreground", "Orphan"):
             known = '"Foreground", "Background", "Orphan", "nil"'

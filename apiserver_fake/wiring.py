@@ -31,6 +31,7 @@ from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
+from apiserver_fake.rest.zpages import flags_of
 from apiserver_fake.server import ApiServer
 from apiserver_fake.server_endpoints import ServerEndpoints
 from apiserver_fake.service_addresses import address_of
@@ -113,7 +114,9 @@ class ApiServerComponent:
                     config.rest_port,
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
-                    settings=RestSettings(config.rest_allowed_hosts, has_sessions=_unbinds(self._seams.switches)),
+                    settings=RestSettings(
+                        config.rest_allowed_hosts, has_sessions=_unbinds(self._seams.switches), flags=flags_of(config)
+                    ),
                     tls=tls,
                     kubelet_tls=kubelet_tls(
                         config.kubelet_client_certificate,

@@ -152,6 +152,12 @@ class Kubelet:
         self.pressure.capacity_changed(new.eviction, new.resource_capacities)
         self._offer_capacity("node_capacity_changed", now)
 
+    def advertised_changed(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """Others advertise other resources on the Node from now on; what plugins offer stays theirs."""
+        self.ledger.advertise(old, new)
+        if self.plugins is not None:
+            self.plugins.update_ledger()
+
     def _admission_handler(self, definition: NodeDefinition) -> AdmissionHandler:
         return AdmissionHandler(
             self.pods,

@@ -10,6 +10,8 @@ from apiserver_fake.accounts.tokens import Rejected
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rbac.policy import Attributes, PolicyRule
 from apiserver_fake.schema.schemas import conform, shape_of
+from apiserver_fake.validation.formats import Causes
+from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import ApiError, BadRequest, invalid
 from services.api.identity import Identity, external
 from services.api.meta import Document, Resource
@@ -75,10 +77,11 @@ def answer(
         case "SelfSubjectRulesReview":
             status = _rules(spec, identity, reviewer, catalogue)
         case "SelfSubjectAccessReview":
-            status = _access(review.kind, spec, identity, reviewer)
+            _check(review, namespace, body, spec)
+            status = _access(spec, identity, reviewer)
         case _:
-            _check_namespace(namespace, spec)
-            status = _access(review.kind, spec, _subject(review.kind, spec), reviewer)
+            _check(review, namespace, body, spec)
+            status = _access(spec, _subject(spec), reviewer)
     metadata = {"namespace": namespace} if namespace else {}
     return {
         "kind": review.kind,
@@ -103,32 +106,50 @@ def _token(spec: Document, reviewer: Reviewer) -> Document:
     return {"authenticated": True, "user": identity.user_info, **({"audiences": list(meant)} if meant else {})}
 
 
-def _check_namespace(namespace: str, spec: Document) -> None:
-    attributes = spec.get("resourceAttributes")
-    if not namespace:
-        return
-    if attributes is None or spec.get("nonResourceAttributes"):
-        raise BadRequest("spec.resourceAttributes: want the attributes of a resource in a namespace")
-    if (said := attributes.get("namespace") or "") != namespace:
-        raise BadRequest(f"spec.resourceAttributes.namespace must match namespace: {namespace}, not {said!r}")
+def _check(review: Resource, namespace: str, body: Document, spec: Document) -> None:
+    """Raise Invalid naming all that a question about rights may not be; BadRequest for another namespace's.
+
+    The kind is not in the text, as upstream's conversion drops it.
+    Source: upstream `pkg/apis/authorization/validation/validation.go`.
+    """
+    metadata: Document = {name: value for name, value in (body.get("metadata") or {}).items() if value}
+    if review.namespaced and metadata.pop("namespace", namespace) != namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    if causes := list(_causes(review, namespace, metadata, spec)):
+        raise invalid(f".{review.group}", "", causes)
 
 
-def _subject(kind: str, spec: Document) -> Identity:
+def _causes(review: Resource, namespace: str, metadata: Document, spec: Document) -> Causes:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    shown = None if path is None else {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
+    if resource is not None and path is not None:
+        yield invalid_value(
+            "spec.nonResourceAttributes", shown, "cannot be specified in combination with resourceAttributes"
+        )
+    if resource is None and path is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid_value("spec.resourceAttributes", None, text)
+    if review.kind not in OF_ONESELF and not spec.get("user") and not spec.get("groups"):
+        yield invalid_value("spec.user", "", "at least one of user or group must be specified")
+    if metadata.keys() - {"managedFields"}:
+        exception = " except for namespace" if review.namespaced else ""
+        yield invalid_value("metadata", metadata, f"must be empty{exception}")
+    if review.namespaced and resource is not None and (said := resource.get("namespace") or "") != namespace:
+        yield invalid_value("spec.resourceAttributes.namespace", said, "must match metadata.namespace")
+    if review.namespaced and path is not None:
+        yield invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
+
+
+def _subject(spec: Document) -> Identity:
     user, groups = spec.get("user") or "", spec.get("groups") or []
-    if not user and not groups:
-        text = 'Invalid value: "": at least one of user or group must be specified'
-        raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.user", "FieldValueInvalid", text)])
     extra: dict[str, list[str]] = spec.get("extra") or {}
     named = tuple(sorted((key.lower(), tuple(values)) for key, values in extra.items()))
     # Asked about, and so a client: the group marks it as one, whatever groups the question names.
     return Identity(user, tuple(groups), uid=spec.get("uid") or "", extra=named, is_asked_about=True)
 
 
-def _access(kind: str, spec: Document, identity: Identity, reviewer: Reviewer) -> Document:
+def _access(spec: Document, identity: Identity, reviewer: Reviewer) -> Document:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) == (path is None):
-        text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.resourceAttributes", "FieldValueInvalid", text)])
     try:
         if path is not None:
             asked = Attributes(path.get("verb") or "", path=path.get("path") or "")

@@ -20,7 +20,7 @@ from apiserver_fake.customresources.structural import Structural
 from apiserver_fake.errors import qualified_kind
 from apiserver_fake.schema.schemas import Shape, component_shape
 from apiserver_fake.strategy import Strategy, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import Cause, metadata, subdomain
+from apiserver_fake.validation.formats import Cause, metadata, quoted, subdomain
 from services.api.errors import ApiError, BadRequest, MethodNotAllowed, invalid
 from services.api.meta import Document
 
@@ -187,7 +187,7 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
     spec = body.get("spec") or {}
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
+        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {quoted(replicas)}, not a number"
         raise BadRequest(text)
     old = rules.read_stored(stored)[0]
     if _value_at(old, rules.scale.desired) == replicas:

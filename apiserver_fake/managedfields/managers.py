@@ -31,6 +31,7 @@ from apiserver_fake.managedfields.fieldset import (
 )
 from apiserver_fake.managedfields.typed import Comparison, compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.schema.schemas import Shape
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import UNREADABLE, BadRequest, Conflict
 from services.api.meta import Document
 
@@ -108,11 +109,13 @@ def decoded(entries: Any, *, is_stored: bool = False) -> Managed:
     found: dict[Manager, Entry] = {}
     for each in entries or ():
         if not isinstance(each, dict) or each.get("fieldsType") != "FieldsV1":
-            raise Unreadable(f"invalid fieldsType {each.get('fieldsType')!r}" if isinstance(each, dict) else "no entry")
+            raise Unreadable(
+                f"invalid fieldsType {quoted(each.get('fieldsType'))}" if isinstance(each, dict) else "no entry"
+            )
         fields, operation = each.get("fieldsV1") or {}, str(each.get("operation"))
         if not is_stored:
             if operation not in (APPLY, UPDATE) or not each.get("apiVersion") or not _is_tree(fields):
-                raise Unreadable(f"invalid operation {operation!r}")
+                raise Unreadable(f"invalid operation {quoted(operation)}")
             fields = ordered(fields)
         version = str(each.get("apiVersion") or "")
         key = Manager(

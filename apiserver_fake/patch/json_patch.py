@@ -3,6 +3,7 @@
 from typing import Any
 
 from apiserver_fake.errors import type_name, unprocessable
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest, Invalid, RequestEntityTooLarge
 
 OPERATIONS_MAX = 10_000
@@ -154,7 +155,7 @@ class _Workpiece:
 def _tokens(pointer: Any) -> list[str]:
     """Return the unescaped tokens of a JSON pointer (RFC 6901)."""
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-        raise unprocessable(f"{pointer!r} is no JSON pointer")
+        raise unprocessable(f"{quoted(pointer)} is no JSON pointer")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
     if len(tokens) > DEPTH_MAX:
         raise unprocessable(f"{pointer[:80]}…: deeper than {DEPTH_MAX} levels")
@@ -172,7 +173,7 @@ def _pointer(tokens: list[str]) -> str:
 
 def _member_of(operation: dict[str, Any], name: str) -> Any:
     if name not in operation:
-        raise unprocessable(f"operation {operation.get('op')!r} needs {name!r}")
+        raise unprocessable(f"operation {quoted(operation.get('op'))} needs {quoted(name)}")
     return operation[name]
 
 

@@ -27,9 +27,10 @@ ADDRESS = "10.96.0.1"
 """The first address of the range is the API server's."""
 LABELS = {"component": "apiserver", "provider": "kubernetes"}
 FRONT_PROXY = {
-    "requestheader-allowed-names": "[]",
+    "requestheader-allowed-names": '["front-proxy-client"]',
     "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
     "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-uid-headers": "[]",
     "requestheader-username-headers": '["X-Remote-User"]',
 }
 
@@ -141,12 +142,16 @@ def _ports(port: int) -> list[Document]:
 
 
 def client_authority(pem: str) -> Document:
-    """Return the object in which extension API servers find who signs clients' certificates."""
+    """Return the object in which extension API servers find who signs clients' certificates, and the front proxy's.
+
+    One authority signs both, so only one name may speak for others: with any, each client could.
+    Source: upstream `pkg/controlplane/controller/clusterauthenticationtrust`.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
-        "data": {"client-ca-file": pem, **FRONT_PROXY},
+        "data": {"client-ca-file": pem, "requestheader-client-ca-file": pem, **FRONT_PROXY},
     }
 
 

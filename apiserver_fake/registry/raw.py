@@ -11,6 +11,7 @@ import msgspec
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.storage.store import Staged
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import MASTERS_GROUP, Identity
 from services.api.meta import Document, Key, Resource
@@ -64,12 +65,12 @@ def _stored(document: Document, resource: Resource, key: Key, uid: str) -> Docum
     """Return what is stored: as it was given, but that kind, name, namespace and uid are there. Raises: BadRequest."""
     for name, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if document.get(name, wanted) != wanted:
-            raise BadRequest(f"{name} {document[name]!r}: want {wanted}, as it is stored")
+            raise BadRequest(f"{name} {quoted(document[name])}: want {wanted}, as it is stored")
     given = document.get("metadata") or {}
     if not isinstance(given, dict):
         raise BadRequest("metadata must be an object")
     for name, own in (("name", key.name), ("namespace", key.namespace)):
         if given.get(name, own) != own:
-            raise BadRequest(f"metadata.{name} {given[name]!r}: want {own!r}, as the request says")
+            raise BadRequest(f"metadata.{name} {quoted(given[name])}: want {quoted(own)}, as the request says")
     metadata = {"uid": uid, **given, "name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata}

@@ -49,7 +49,7 @@ from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, required
+from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, quoted, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -778,7 +778,8 @@ class Write:
         if kind != resource.kind or version != wanted:
             if not version or not kind:
                 raise BadRequest(
-                    f"an apply patch of {request.resource} needs apiVersion {wanted!r}, kind {resource.kind!r}"
+                    f"an apply patch of {request.resource} needs "
+                    f"apiVersion {quoted(wanted)}, kind {quoted(resource.kind)}"
                 )
             group, _, name = version.rpartition("/")
             raise BadRequest(f"invalid object type: {group}/{name}, Kind={kind}")
@@ -847,7 +848,9 @@ class Write:
     def _own_patched(self, changed: Document, old: Document) -> Document:
         for field in ("apiVersion", "kind"):
             if changed.get(field) != old.get(field):
-                raise BadRequest(f"a patch cannot change {field} from {old.get(field)!r} to {changed.get(field)!r}")
+                raise BadRequest(
+                    f"a patch cannot change {field} from {quoted(old.get(field))} to {quoted(changed.get(field))}"
+                )
         meta = changed.get("metadata")
         if not isinstance(meta, dict):
             raise BadRequest("a patch cannot replace metadata by something that is not an object")

@@ -20,6 +20,7 @@ from apiserver_fake.fairness.queue_set import QueuedRequest
 from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
+from apiserver_fake.rest.zpages import Page
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Timeout, Unauthorized
 
 log = structlog.get_logger()
@@ -220,6 +221,12 @@ TEXT_HEADERS = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": 
 def page_not_found() -> web.Response:
     """Return the answer to a path that is not served."""
     return web.Response(text="404 page not found\n", status=404, headers=TEXT_HEADERS)
+
+
+def page_answer(page: Page) -> web.Response:
+    """Return a page about the server as an answer."""
+    headers = {**TEXT_HEADERS, "Content-Type": page.content_type, **page.headers}
+    return web.Response(body=page.body.encode(), status=page.code, headers=headers)
 
 
 def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:

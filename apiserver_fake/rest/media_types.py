@@ -133,16 +133,17 @@ def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool
             if form is None or (protobuf_form is not None and form.convert != protobuf_form.convert):
                 continue
             if is_stream and media_type == YAML:
-                raise _not_acceptable(_STREAMS)
+                raise not_acceptable(_STREAMS)
             if media_type != PROTOBUF or form.convert:
                 return form
             protobuf_form = form
     if protobuf_form is not None:
         return protobuf_form
-    raise _not_acceptable(_FORMS)
+    raise not_acceptable(_FORMS)
 
 
-def _not_acceptable(forms: Sequence[str]) -> NotAcceptable:
+def not_acceptable(forms: Sequence[str]) -> NotAcceptable:
+    """Return the 406 that names what can be had."""
     return NotAcceptable(f"only the following media types are accepted: {', '.join(forms)}")
 
 

@@ -13,7 +13,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.rest.log_options import LogOptions
+from apiserver_fake.rest.paths import Route
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
@@ -45,29 +47,21 @@ class KubeletClient(Protocol):
         ...
 
 
-_FLAGS = ("follow", "previous", "timestamps")
-_NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
-
-
 def container_of(pod: Document, asked: str) -> str:
-    """Return the container whose log is meant. Raises: BadRequest when one of several is not named, or none is so."""
+    """Return the container that is meant. Raises: BadRequest when one of several is not named, or none is so.
+
+    Source: upstream `pkg/registry/core/pod/strategy.go` (validateContainer).
+    """
     name, spec = pod["metadata"].get("name", ""), pod.get("spec") or {}
-    names = [str(c.get("name")) for c in spec.get("containers") or ()]
-    inits = [str(c.get("name")) for c in spec.get("initContainers") or ()]
-    ephemeral = [str(c.get("name")) for c in spec.get("ephemeralContainers") or ()]
+    lists = (spec.get(field) or () for field in ("initContainers", "containers", "ephemeralContainers"))
+    names = [str(container.get("name")) for containers in lists for container in containers]
     if asked:
-        if asked not in (*names, *inits, *ephemeral):
+        if asked not in names:
             raise BadRequest(f"container {asked} is not valid for pod {name}")
         return asked
-    default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
-    if default in names:
-        return str(default)
-    if len(names) == 1:
-        return names[0]
-    choices = f"choose one of: [{' '.join(names)}]"
-    if inits:
-        choices += f" or one of the init containers: [{' '.join(inits)}]"
-    raise BadRequest(f"a container name must be specified for pod {name}, {choices}")
+    if len(spec["containers"]) == 1:
+        return str(spec["containers"][0].get("name"))
+    raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
 
 
 def kubelet_address(node: Document) -> str:
@@ -76,20 +70,17 @@ def kubelet_address(node: Document) -> str:
     host = next((a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP"), None)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     if not host or not isinstance(port, int) or not 0 < port < 65536:
-        raise Unavailable(f'node "{name}" gives no kubelet address: InternalIP {host!r}, kubeletEndpoint port {port!r}')
+        raise Unavailable(
+            f'node "{name}" gives no kubelet address: InternalIP {quoted(host)}, kubeletEndpoint port {quoted(port)}'
+        )
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def log_url(pod: Document, node: Document, container: str, parameters: Parameters, scheme: str = "http") -> str:
-    """Return the kubelet's URL with the options it was asked for. Raises: BadRequest for a malformed option."""
-    options = [f"{flag}=true" for flag in _FLAGS if parameters.flag(flag)]
-    options += [f"{name}={value}" for name in _NUMBERS if (value := parameters.number(name)) is not None]
-    if since := parameters.text("sinceTime"):
-        options.append(f"sinceTime={quote(since, safe='')}")
+def log_url(pod: Document, node: Document, container: str, options: LogOptions, scheme: str = "http") -> str:
+    """Return the kubelet's URL with the options it was asked for."""
     meta = pod["metadata"]
     path = "/".join(quote(part, safe="") for part in (meta["namespace"], meta["name"], container))
-    query = f"?{'&'.join(options)}" if options else ""
-    return f"{scheme}://{kubelet_address(node)}/containerLogs/{path}{query}"
+    return f"{scheme}://{kubelet_address(node)}/containerLogs/{path}{options.query}"
 
 
 async def document_of(api: Api, resource: str, name: str, namespace: str = "") -> Document:
@@ -99,18 +90,19 @@ async def document_of(api: Api, resource: str, name: str, namespace: str = "") -
     return dict(decoded)
 
 
-async def stream(
-    request: web.BaseRequest, route: Route, parameters: Parameters, itself: Api, kubelets: KubeletClient
-) -> web.StreamResponse:
-    """Send the log as the kubelet gives it, until it ends or the client leaves.
+async def stream(request: web.BaseRequest, route: Route, itself: Api, kubelets: KubeletClient) -> web.StreamResponse:
+    """Send the log as the kubelet gives it, until it ends or the client leaves; nothing where there is no node yet.
 
-    Raises: ApiError of the pod's read; BadRequest; NotFound or Unavailable when the node or its kubelet is gone.
+    Raises: BadRequest and Invalid for the options; ApiError of the pod's read; NotFound or Unavailable when the node or
+    its kubelet is gone.
     """
+    options = LogOptions.read(request.rel_url.query)
+    options.check(route.name)
     pod = await document_of(itself, "pods", route.name, route.namespace)
-    container = container_of(pod, parameters.text("container"))
+    container = container_of(pod, options.container)
     node_name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not node_name:
-        raise BadRequest(f"pod {route.name} does not have a host assigned")
+        return web.Response(status=204, headers={"Cache-Control": "no-cache, private"})
     try:
         node = await document_of(itself, "nodes", node_name)
     except NotFound:
@@ -118,9 +110,9 @@ async def stream(
             f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
             details={"name": node_name, "kind": "nodes"},
         ) from None
-    url = log_url(pod, node, container, parameters, kubelets.scheme)
+    url = log_url(pod, node, container, options, kubelets.scheme)
     try:
-        return await _forward(request, url, kubelets, forever=parameters.flag("follow"))
+        return await _forward(request, url, kubelets, forever="follow" in options.flags)
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
         raise Unavailable(
             f'the kubelet of node "{node_name}" at {kubelet_address(node)} does not answer: {type(error).__name__}'

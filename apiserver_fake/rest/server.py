@@ -7,9 +7,9 @@ without touching the store. This file is the shell; what it decides with is in t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,6 +43,7 @@ from apiserver_fake.rest import (
     streaming,
     tables,
     watch,
+    zpages,
 )
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
@@ -62,6 +63,7 @@ from apiserver_fake.rest.http import (
     is_traceparent,
     json_answer,
     may_be_compressed,
+    page_answer,
     page_not_found,
     raw_json,
     read_body,
@@ -82,6 +84,7 @@ from services.api.errors import (
     ApiError,
     BadRequest,
     Forbidden,
+    MethodNotAllowed,
     NotFound,
     Timeout,
     TooManyRequests,
@@ -90,6 +93,7 @@ from services.api.errors import (
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
+from services.api.release import RELEASES
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
@@ -129,7 +133,7 @@ LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 CREATED_SUBRESOURCES = frozenset(("binding", "eviction", "token"))
 """What is created and never read: its answers are made into no table, as those of reviews."""
-EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
+EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html", "statusz", "flagz"))
 """First segments of paths that are not served with a slash behind them."""
 
 
@@ -143,6 +147,7 @@ class RestSettings:
     `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
     `connections_max`, `connections_per_address_max`: how many there may be, `idle_max` of them between two requests;
     `handshake_max_s`: how long a TLS handshake may take (L-CONN).
+    `flags`: what the process was started with, which `/flagz` shows.
     """
 
     allowed_hosts: tuple[str, ...] = ()
@@ -153,6 +158,7 @@ class RestSettings:
     connections_per_address_max: int = 2_000
     idle_max: int = 1_000
     handshake_max_s: float = 10.0
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 class RestHandler:
@@ -164,6 +170,7 @@ class RestHandler:
         self._server, self._clock, self._tracer = server, clock, tracer
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
+        self._began_s = clock.wall()
         self._encoding = Encoding(has_sessions=settings.has_sessions)
         self._rows, self._exposition = lists.Rows(), Exposition()
         self.active: dict[object, None] = {}
@@ -411,6 +418,15 @@ class RestHandler:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
+            case ["statusz"]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.status_page(request.headers.get("Accept", ""), self._status()))
+            case ["flagz"]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.flags_page(request.headers.get("Accept", ""), self._settings.flags))
+            case ["debug", "pprof", *rest]:
+                self._only_monitors(request, identity)
+                return page_answer(zpages.profiles_page(rest, raw_path))
             case ["debug", "api_priority_and_fairness", what]:
                 return self._fairness_dump(request, identity, what)
             case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
@@ -420,11 +436,40 @@ class RestHandler:
                 return raw_json({"paths": self._paths()})
             case ["version", *_]:
                 raise no_such_path()
+        if is_resource:
+            self._authorize_unserved(request, identity)
         return self._discovery(request, parts)
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
         asked = Attributes(request.method.lower(), path=request.path)
         self._server.authorize_action(identity, asked)
+
+    def _authorize_unserved(self, request: web.BaseRequest, identity: Identity) -> None:
+        """Refuse who may not do what the path means, before it is said that nothing serves it. Raises: Forbidden.
+
+        Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/authorization.go`, which comes first.
+        """
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+        meant = Request(
+            verb=asked.verb,
+            resource=resource,
+            namespace=asked.namespace,
+            name=asked.name,
+            subresource=asked.subresource,
+        )
+        self._server.authorize(identity, meant)
+
+    def _status(self) -> zpages.Status:
+        release, found = self._server.release, discovery.version(self._server.release)
+        return zpages.Status(
+            began_s=self._began_s,
+            now_s=self._clock.wall(),
+            runtime=found["goVersion"],
+            release=RELEASES[release].removeprefix("v"),
+            paths=zpages.debugging_paths(path for path in self._paths() if path != "/statusz"),
+        )
 
     def _issuer(self, is_key_set: bool) -> web.Response:
         """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
@@ -454,7 +499,8 @@ class RestHandler:
         return page_not_found() if text is None else web.Response(text=text, headers=TEXT_HEADERS)
 
     def _paths(self) -> list[str]:
-        roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        pages = ("flagz", "healthz", "livez", "metrics", "readyz", "statusz", "version")
+        roots = ["/api", "/apis", "/openapi/v2", "/openapi/v3", *(f"/{page}" for page in pages)]
         served = [
             f"/apis/{group}/{v}" if group else f"/api/{v}"
             for group, vs in discovery.groups(self._catalogue).items()
@@ -537,14 +583,19 @@ class RestHandler:
         try:
             route = paths.parse(self._catalogue, group, version, rest)
         except NotFound:
+            self._authorize_unserved(request, identity)
             if not group or self._is_built_in(group):
                 raise
-            return self._not_defined(request, identity, group, version)
-        verb = paths.verb_of(request.method, route)
+            return self._not_defined(request, group, version)
+        try:
+            verb = paths.verb_of(request.method, route)
+        except MethodNotAllowed:
+            self._authorize_unserved(request, identity)
+            raise
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
             self._server.authorize(identity, route.request(verb))
-            return await pod_streams.stream(request, route, parameters, self._server.api_for(ADMIN), self._kubelets)
+            return await pod_streams.stream(request, route, self._server.api_for(ADMIN), self._kubelets)
         try:
             conversions = () if route.subresource in CREATED_SUBRESOURCES else CONVERSIONS
             form = media_types.negotiate(request.headers.get("Accept", ""), conversions)
@@ -719,12 +770,11 @@ class RestHandler:
                 await self.next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
-    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+    def _not_defined(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
         is not defined."""
         parts = paths.split(request.rel_url.raw_path)
         asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-        self._server.authorize_action(identity, asked)
         served = self._catalogue.served[group, version].get(asked.resource)
         if served is not None and asked.subresource:
             raise not_found(served.resource, asked.name)
@@ -873,7 +923,9 @@ class RestHandler:
     async def _review(
         self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
     ) -> web.StreamResponse:
-        self._only(request, "POST")
+        if request.method != "POST":
+            self._authorize_unserved(request, identity)
+            raise method_not_allowed()
         media_types.negotiate(request.headers.get("Accept", ""))
         if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
             asked = Request(verb="create", resource=review.name, namespace=namespace)

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -408,12 +408,20 @@ class _Channels:
             await self.send(channel, data)
 
 
+def _no_protocol(offered: Sequence[str], served: Sequence[str]) -> BadRequest:
+    """Return the refusal of a WebSocket whose protocols are none of those that are served.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/httpstream/wsstream/conn.go`.
+    """
+    return BadRequest(f"requested protocol(s) are not supported: [{' '.join(offered)}]; supports [{' '.join(served)}]")
+
+
 async def _web_command(
     request: web.BaseRequest, asked: Query, node: Document, path: str, offered: list[str], kubelets: Kubelets
 ) -> web.StreamResponse:
     protocol = next((each for each in offered if each in WEB_SOCKETS), "")
     if offered and not protocol:
-        raise BadRequest(f"none of the WebSocket protocols {offered} is served, want one of {list(WEB_SOCKETS)}")
+        raise _no_protocol(offered, WEB_SOCKETS)
     flags = {name for name in ("stdin", "stdout", "stderr", "tty") if is_set(asked, name)}
     wanted = [ERROR, *(channel for channel in (STDIN, STDOUT, STDERR) if _CHANNELS[channel] in flags)]
     if "tty" in flags:
@@ -491,7 +499,7 @@ async def _web_port_forward(
 ) -> web.StreamResponse:
     protocol = next((each for each in offered if each == TUNNEL or each in WEB_SOCKETS[1:]), "")
     if offered and not protocol:
-        raise BadRequest(f"none of the WebSocket protocols {offered} is served, want {TUNNEL} or v4.channel.k8s.io")
+        raise _no_protocol(offered, (TUNNEL, *WEB_SOCKETS[1:]))
     ports = ports_of(query)
     if protocol != TUNNEL and not ports:
         raise BadRequest("query parameter ports is required")

@@ -163,6 +163,11 @@ def quoted(value: Any) -> str:
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
 
 
+def go_strings(texts: Iterable[str]) -> str:
+    """Return texts as Go's `%#v` shows a slice of them: `[]string{"a", "b"}`."""
+    return f"[]string{{{', '.join(map(quoted, texts))}}}"
+
+
 def _escaped(char: str) -> str:
     if found := _ESCAPES.get(char):
         return found
@@ -399,8 +404,8 @@ def new_finalizers(old: Document, new: Document) -> Causes:
     before = old["metadata"].get("finalizers") or []
     added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
     if added and old["metadata"].get("deletionTimestamp"):
-        text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-        yield forbidden("metadata.finalizers", text)
+        text = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        yield forbidden("metadata.finalizers", f"{text} {go_strings(sorted(set(added)))}")
 
 
 def _known_finalizer(path: str, name: str) -> Causes:

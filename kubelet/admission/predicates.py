@@ -55,6 +55,13 @@ class Ledger:
         self.allocatable = {**{name: amount(name, text) for name, text in new.items()}, **of_plugins}
         self.used = {**dict.fromkeys(self.allocatable, 0), **self.used}
 
+    def advertise(self, old: Iterable[str], new: Mapping[str, str]) -> None:
+        """Have the resources that others advertise on the Node in place of those they did before."""
+        for name in old:
+            self.allocatable.pop(name, None)
+        self.allocatable |= {name: amount(name, text) for name, text in new.items()}
+        self.used = {**dict.fromkeys(self.allocatable, 0), **self.used}
+
     def needs(self, pod: KubeletPod) -> Amounts:
         """Return what the pod asks of this node; resources the node does not know are not its concern."""
         needs = {name: n for name, n in pod_requests(pod).items() if name in self.allocatable and n > 0}

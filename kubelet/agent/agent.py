@@ -50,7 +50,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.node.definition import NodeDefinition, resized
 from kubelet.node.health import parse_node_faults
-from kubelet.node.status import annotation_change, node_document
+from kubelet.node.status import STATUS_PERIOD_S, annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.pod import Pod
@@ -383,10 +383,22 @@ class Agent(NodeShell):
         if change.new is not None:
             self.report.cordoned(change.new.spec.unschedulable)
             self._record_news()
+            self._see_resources(change.new)
+
+    def _see_resources(self, node: Node) -> None:
+        """Offer what others put into the Node's capacity, from the next time the status is looked at."""
+        old = self.report.advertised
+        is_news = self.report.resources_seen(node.status)
+        if old != self.report.advertised:
+            self.kubelet.advertised_changed(old, self.report.advertised)
+        if is_news:
+            now = self.now()
+            self.set_timer(now + STATUS_PERIOD_S - now % STATUS_PERIOD_S, "advertise")
 
     def take_node(self, node: Node) -> None:
         """Take the Node as the API server has it."""
         self._record_news()
+        self._see_resources(node)
         self.kubelet.admission.node = _facts(node)
         self.kubelet.node_seen(node, self.now())
         if self.kubelet.volumes is not None:
@@ -430,7 +442,7 @@ class Agent(NodeShell):
                 self.host.tick()
             case _ if self.is_off:
                 pass
-            case "lease" | "report" | "retry-report":
+            case "lease" | "report" | "retry-report" | "advertise":
                 self.heartbeats.fire(what, now)
             case "topology":
                 assert self.topology is not None

@@ -98,8 +98,14 @@ def _check(node: NodeDefinition, old: _State, new: _State, allocations: Sequence
         text = _differ(new.memory_policy, old.memory_policy)
         _refuse("memory", f"could not restore state from checkpoint: [memorymanager] {text}")
     if old.memory != new.memory:
-        text = f"[memorymanager] the expected machine state {list(new.memory)} is different from the real one"
-        _refuse("memory", f"{text} {list(old.memory)}")
+        text = f"[memorymanager] the expected machine state {_shown(new.memory)} is different from the real one"
+        _refuse("memory", f"{text} {_shown(old.memory)}")
+
+
+def _shown(memory: Sequence[Amounts]) -> str:
+    """Return amounts by NUMA node as Go prints maps: `map[0:map[memory:1024] 1:map[memory:1024]]`."""
+    kinds = (" ".join(f"{kind}:{amounts[kind]}" for kind in sorted(amounts)) for amounts in memory)
+    return f"map[{' '.join(f'{numa}:map[{shown}]' for numa, shown in enumerate(kinds))}]"
 
 
 def _cpus_problem(cpus: CpuManager, node: NodeDefinition, old: _State, exclusive: set[int]) -> str:

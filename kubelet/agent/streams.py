@@ -183,9 +183,8 @@ class Streams:
                 _answer(writer, 400, "unable to upgrade: want the protocol SPDY/3.1\n")
             elif chosen is None:
                 accepted = "".join(f"X-Accepted-Stream-Protocol-Versions: {each}\r\n" for each in protocols)
-                _answer(
-                    writer, 403, f"unable to upgrade: unable to negotiate protocol: client supports {asked}\n", accepted
-                )
+                both = f"client supports [{' '.join(asked)}], server accepts [{' '.join(protocols)}]"
+                _answer(writer, 403, f"unable to upgrade: unable to negotiate protocol: {both}\n", accepted)
             elif len(self._sessions) >= SESSIONS_MAX:
                 _answer(writer, 429, f"{SESSIONS_MAX} streaming connections are open already\n")
             else:

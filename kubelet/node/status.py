@@ -5,8 +5,10 @@ Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
 
 from collections.abc import Mapping
 
+from kubelet.managers.device_calls import is_extended
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.images import NodeImages
+from services.api.kinds.node import NodeStatus
 from services.api.meta import Document
 from services.api.release import FOLLOWED, RELEASES
 from services.api.times import format_micro_time, format_time
@@ -116,6 +118,10 @@ class NodeReport:
         """The attachable volumes that pods mount or are about to; None: nothing is said of them."""
         self.devices: Mapping[str, tuple[int, int]] = {}
         """(Capacity, allocatable) of the resources of device plugins."""
+        self.advertised: Mapping[str, str] = {}
+        """Extended resources that others put into the Node's capacity: allocatable as they are."""
+        self._withdrawn: tuple[str, ...] = ()
+        """Extended resources that are no longer in the Node's capacity, and still in its allocatable."""
 
     def _condition(self, kind: str, status: str, reason: str, message: str, event: str, wall_s: float) -> Document:
         now = format_time(wall_s)
@@ -140,6 +146,18 @@ class NodeReport:
         where the API shows none."""
         self._since[kind] = (status, since)
 
+    def resources_seen(self, shown: NodeStatus) -> bool:
+        """Take over which extended resources the Node's capacity has that are neither the machine's nor a plugin's.
+
+        Returns whether allocatable has to change for it. Source: upstream `pkg/kubelet/nodestatus/setters.go`
+        (MachineInfo), the task "Advertise Extended Resources for a Node".
+        """
+        own = {*self.definition.capacity(), *self.devices}
+        others = {name: text for name, text in shown.capacity.items() if name not in own and is_extended(name)}
+        left = (name for name in shown.allocatable if name not in own and name not in others and is_extended(name))
+        self.advertised, self._withdrawn = others, tuple(left)
+        return bool(self._withdrawn) or not others.items() <= shown.allocatable.items()
+
     def cordoned(self, is_cordoned: bool) -> None:
         """Take over whether the Node is unschedulable; a kubelet that starts takes it to be schedulable, as upstream's.
 
@@ -151,6 +169,10 @@ class NodeReport:
 
     def _turned(self, event: str) -> None:
         self.news.append((event, f"Node {self.definition.name} status is now: {event}"))
+
+    def _allocatable(self) -> Document:
+        devices = {name: str(n) for name, (_, n) in self.devices.items()}
+        return {**self.definition.allocatable(), **self.advertised, **dict.fromkeys(self._withdrawn), **devices}
 
     def status(self, wall_s: float) -> Document:
         """Return the whole status; `lastHeartbeatTime` is now."""
@@ -170,7 +192,7 @@ class NodeReport:
         conditions.append(self._condition("Ready", *ready, wall_s))
         made: Document = {
             "capacity": self.definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
-            "allocatable": self.definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},
+            "allocatable": self._allocatable(),
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": self.address},

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.configuration.document import (
     KubeSchedulerConfiguration,
     PluginConfig,
@@ -30,9 +31,11 @@ from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.hooks import HookedPlugin, hooks_of
 from scheduler.framework.plugin import FilterPlugin
 from scheduler.framework.runner import POINTS, Enabled, serves
+from scheduler.framework.status import Status, failed
 
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"
@@ -137,6 +140,21 @@ def _misplaced(own: PluginSet, point: str, path: str, serves: Callable[[str, str
 
 
 FIT: Final = "NodeResourcesFit"
+_FORGETFUL: Final = {
+    FIT: 'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
+    "InterPodAffinity": 'error reading "PreFilterInterPodAffinity" from cycleState: not found',
+    "NodePorts": 'reading "PreFilterNodePorts" from cycleState: not found',
+    "PodTopologySpread": 'reading "PreFilterPodTopologySpread" from cycleState: not found',
+    "VolumeRestrictions": 'cannot read "PreFilterVolumeRestrictions" from cycleState',
+    "VolumeBinding": "not found",
+    "DynamicResources": "not found",
+}
+"""What upstream's plugins answer at Filter where they did not run at PreFilter: the profile starts, and its pods fail.
+Source: upstream `pkg/scheduler/framework/plugins` (getPreFilterState of each)."""
+_SELF_RELIANT: Final = frozenset(
+    (("NodeAffinity", "filter"), (FIT, "score"), ("NodeResourcesBalancedAllocation", "score"))
+)
+"""Plugins that compute at the point what their earlier point would have left them."""
 _TYPE_META: Final = ("apiVersion", "kind")
 
 
@@ -187,6 +205,17 @@ def make_profiles(
     return made
 
 
+class _Unprepared:
+    """Answers for a plugin's Filter that it lacks what its PreFilter would have noted."""
+
+    def __init__(self, text: str) -> None:
+        self._status = failed(text)
+
+    def before_filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return the error, whatever the pod and the node."""
+        return self._status
+
+
 class _Maker:
     """Makes one profile; what is wrong gathers in `problems`."""
 
@@ -211,6 +240,9 @@ class _Maker:
             multi_point, plugins, f"{self._path}.plugins", POINTS, lambda name, point: serves(made[name], point)
         )
         self.problems += problems + self._unfit(order.points, made)
+        for name in order.points["filter"]:
+            if name in _FORGETFUL and name not in order.points["preFilter"]:
+                made[name] = HookedPlugin(made[name], _Unprepared(_FORGETFUL[name]))
         plugins_made = {name: plugin for name, plugin in made.items() if not self._known[name].hooks}
         enabled = tuple(Enabled(plugin, order.weights.get(name, 0)) for name, plugin in plugins_made.items())
         return MadeProfile(self._name, self._profile.percentage_of_nodes_to_score, enabled, order.points)
@@ -275,7 +307,8 @@ class _Maker:
         # What the first leaves in the cycle state the second takes for granted.
         for before, after in (("preFilter", "filter"), ("preScore", "score")):
             for name in points[after]:
-                if serves(made[name], before) and name not in points[before]:
+                answers = (after == "filter" and name in _FORGETFUL) or (name, after) in _SELF_RELIANT
+                if serves(made[name], before) and name not in points[before] and not answers:
                     detail = f"it runs at {after}, which needs its {before}"
                     found.append(invalid(f"{self._path}.plugins.{before}", name, detail))
         for name in points["filter"]:

@@ -166,5 +166,5 @@ def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Inv
     about = {name: value for name, value in (("name", name), ("group", group), ("kind", short)) if value}
     return Invalid(
         f'{kind} "{name}" is invalid: {text}',
-        details={**about, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
+        details={**about, "causes": [{"reason": r, "message": m, **({"field": p} if p else {})} for p, r, m in causes]},
     )

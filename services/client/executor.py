@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import msgspec
@@ -21,7 +21,17 @@ from services.api.seams import EventLog
 from services.api.wire import Request, Response, encode
 from services.client.client import Client, Options, delete_request, request_of
 from services.client.recorder import Recorder
-from services.reconcile.actions import NOT_PERFORMED, Action, Batch, Create, Delete, Patch, RecordEvent, Update
+from services.reconcile.actions import (
+    NOT_PERFORMED,
+    OWN_WRITE,
+    Action,
+    Batch,
+    Create,
+    Delete,
+    Patch,
+    RecordEvent,
+    Update,
+)
 
 SITE_PATHS_MAX = 12
 
@@ -200,6 +210,8 @@ class Executor:
         if isinstance(action, RecordEvent):
             self._recorder.record(action, decision.traceparent)
             return _ActionResult(Outcome.DONE)
+        if isinstance(action, Delete) and action.resource_version == OWN_WRITE:
+            action = replace(action, resource_version=str(decision.report.written[action.resource]))
         request = _request_of(action, decision.traceparent)
         if self._events is not None:
             request = msgspec.structs.replace(request, request_id=self._client.new_request_id())

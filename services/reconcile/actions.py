@@ -5,7 +5,7 @@ gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -46,6 +46,10 @@ class Update:
     key: Key
     document: Document
     subresource: str = ""
+
+
+OWN_WRITE: Final = "own write"
+"""As the version of a delete: the one that the write before it, of the same decision and object, came to."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,16 @@ class Result:
     """What reconcile wants done, in order; then look again after `requeue_after_s` if given.
 
     With `refresh`, nothing is performed: the manager reads these live and calls reconcile again. `error`: why the key
-    is not done; the actions are performed, and then it is tried again with back-off.
+    is not done; the actions are performed, and then it is tried again with back-off. `follow`: kinds by wire name whose
+    changes the controller's watches of `AnyObject` must see from now on, though the process does not read them for all:
+    they are followed with the controller's own rights, and the key is looked at again once their state is known.
     """
 
     actions: tuple[Action | Batch, ...] = ()
     requeue_after_s: float | None = None
     refresh: tuple[Query, ...] = field(default=())
     error: str = ""
+    follow: tuple[str, ...] = ()
 
 
 NOTHING = Result()

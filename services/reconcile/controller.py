@@ -67,10 +67,13 @@ class Listers(Protocol):
 
 def is_read(listers: Listers, resource: Resource) -> bool:
     """Whether this process reads objects of that kind; all kinds are read but those that only clients care for."""
-    if not resource.is_of_clients:
-        return True
+    return not resource.is_of_clients or is_cached(listers, resource.name)
+
+
+def is_cached(listers: Listers, name: str) -> bool:
+    """Whether the process follows the kind of that wire name for all its controllers."""
     try:
-        listers.any(resource.name)
+        listers.any(name)
     except KeyError:
         return False
     return True
@@ -96,7 +99,7 @@ class Moment:
 class Watch(Generic[V]):
     """Changes of `view` lead to the keys that `keys` names; it may also note things in memory.
 
-    `AnyObject` means all kinds but events and secrets.
+    `AnyObject` means all kinds but events and secrets, and those that the controller asked for (`Result.follow`).
     """
 
     view: type[V]

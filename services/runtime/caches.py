@@ -1,7 +1,7 @@
 """The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,8 +27,9 @@ class Caches(Listers):
 
     def __init__(self, seams: Seams, views: list[type[View]], *, follows_definitions: bool = False) -> None:
         """`follows_definitions`: whether `AnyObject` means the kinds that definitions define, too."""
-        api, clock, random, events = seams.transport.api(), seams.clock, seams.random, seams.events
-        self._informer_of = partial(Informer, api, clock=clock, random=random, events=events)
+        clock, random, events = seams.clock, seams.random, seams.events
+        self._informer_as = partial(Informer, clock=clock, random=random, events=events)
+        self._informer_of = partial(self._informer_as, seams.transport.api())
         self._by_view: dict[type[View], Informer[Any]] = {
             view: self._informer_of(view) for view in views if view is not AnyObject
         }
@@ -39,6 +40,8 @@ class Caches(Listers):
         self._progress: list[Callable[[], None]] = []
         self._run: Callable[[Informer[Any]], asyncio.Task[None]] | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._apart: dict[tuple[str, str], Informer[AnyObject]] = {}
+        self._api_of = seams.transport.api
         if AnyObject in views:
             for name, resource in resources().items():
                 if name not in self.by_resource and name not in NOT_ANY and not resource.is_of_clients:
@@ -56,8 +59,8 @@ class Caches(Listers):
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """Every informer, those of defined kinds last."""
-        return list(self.by_resource.values())
+        """Every informer, those of defined kinds and of single controllers last."""
+        return [*self.by_resource.values(), *self._apart.values()]
 
     @property
     def are_complete(self) -> bool:
@@ -105,6 +108,30 @@ class Caches(Listers):
         del self.by_resource[name]
         self._any.sources[:] = [(each, found) for each, found in self._any.sources if found is not informer]
         self._kinds.forget(name)
+
+    def follow_as(
+        self, user: str, name: str, handlers: Sequence[Callable[[Change[Any]], None]], synced: Callable[[], None]
+    ) -> None:
+        """Follow a kind that is not read for all as this user, and hand on what is known of each object: its metadata.
+
+        `synced` is called once the kind's state is known. Nothing happens when the user follows it already.
+        """
+        resource = self._kinds.get(name)
+        if resource is None or (user, name) in self._apart or self._run is None:
+            return
+        informer = self._apart[user, name] = self._informer_as(
+            self._api_of(user), AnyObject, resource=resource, keep_documents=False
+        )
+        for handler in handlers:
+            informer.on_change(_as_any_change(resource, handler))
+        waiting = [synced]
+
+        def progressed() -> None:
+            while waiting:
+                waiting.pop()()
+
+        informer.on_progress(progressed)
+        self._running[f"{user} {name}"] = self._run(informer)
 
     def on_progress(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each batch that any informer has taken."""

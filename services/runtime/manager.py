@@ -273,6 +273,7 @@ class ControllerLoop:
         result, report = Result(), Report()
         try:
             result = await self._decide(key)
+            self._follow(key, result.follow)
             self._refuse_stale_deletes(key, result)
             if result.actions:
                 span = self._start_span(key, causes)
@@ -295,6 +296,11 @@ class ControllerLoop:
         if span is not None:
             span.end(report.reason if report.outcome is not Outcome.DONE else "")
         self._log(key, result, report, started, again_s, span)
+
+    def _follow(self, key: Key, names: Iterable[str]) -> None:
+        handlers = [self._on_watched(watch) for watch in self._controller.watches if watch.view is AnyObject]
+        for name in names:
+            self._caches.follow_as(self._controller.user, name, handlers, partial(self._add, key))
 
     async def _decide(self, key: Key) -> Result:
         """Return what to do, with the live reads the rule asked for. Raises: ApiError, UnknownOutcome."""

@@ -3,6 +3,7 @@
 import msgspec
 
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest, invalid
 from services.api.meta import Document, LabelSelector
 from services.api.selectors import selector_text
@@ -28,7 +29,7 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     spec = body.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
+        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {quoted(replicas)}, not a number"
         raise BadRequest(text)
     if not 0 <= replicas <= 2**31 - 1:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"

@@ -6,7 +6,7 @@ from apiserver_fake.accounts.tokens import Bound
 from apiserver_fake.errors import RECREATED_TEXT, no_such_path
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import Cause
+from apiserver_fake.validation.formats import Cause, quoted
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import BadRequest, Conflict, Forbidden, NotFound, invalid
 from services.api.meta import Document
@@ -108,7 +108,7 @@ def _audiences_of(pod: Document, ctx: WriteContext) -> set[str]:
 def _check(lives_s: object) -> None:
     at, causes = "spec.expirationSeconds", list[Cause]()
     if not isinstance(lives_s, int) or isinstance(lives_s, bool):
-        raise BadRequest(f"{at}: {lives_s!r} is not an integer")
+        raise BadRequest(f"{at}: {quoted(lives_s)} is not an integer")
     if lives_s < SHORTEST_S:
         causes.append(invalid_value(at, lives_s, "may not specify a duration less than 10 minutes"))
     if lives_s > LONGEST_S:

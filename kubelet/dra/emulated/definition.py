@@ -125,8 +125,8 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(f"dead[{number}]: from {start:g} to {end:g}, want 0 or more, and an end after it")
         if bool(self.binding_conditions) != bool(self.binding_failure_conditions):
             raise ValueError(
-                f"bindingConditions: {list(self.binding_conditions)} with bindingFailureConditions: "
-                f"{list(self.binding_failure_conditions)}, want some of both or of neither"
+                f"bindingConditions: {_listed(self.binding_conditions)} with bindingFailureConditions: "
+                f"{_listed(self.binding_failure_conditions)}, want some of both or of neither"
             )
         names: dict[str, None] = {}
         for pool in self.all_pools(""):
@@ -199,6 +199,10 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         """Whether any device has binding conditions."""
         pools = self.all_pools("")
         return any(device.get("bindingConditions") for pool in pools for device in self.offered(pool))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
 
 
 def _check_counters(pool: PoolDefinition, where: str) -> None:

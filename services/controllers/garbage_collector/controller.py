@@ -13,7 +13,7 @@ import msgspec
 
 from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
 from services.api.switches import Switches
-from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
+from services.reconcile.actions import NOTHING, OWN_WRITE, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_read
 from services.reconcile.kind_keys import kind_key, split
 
@@ -175,7 +175,11 @@ def _decide(resource: str, metadata: ObjectMeta, owners: _Owners, listers: Liste
             return []
         kept = [msgspec.to_builtins(reference) for reference in solid]
         return [_patch(resource, metadata, {"ownerReferences": kept})]
-    if waiting and any(True for _ in _dependents(metadata.uid, listers)):
+    dependents = list(_dependents(metadata.uid, listers)) if waiting else []
+    if dependents:
+        # One that waits as well may wait for this object: then none of them would ever go.
+        if any(is_waiting(dependent) for _, dependent in dependents):
+            return _delete_unblocked(resource, metadata)
         return [_delete(resource, metadata, "Foreground")]
     policy = "Orphan" if ORPHAN in metadata.finalizers else "Foreground" if FOREGROUND in metadata.finalizers else ""
     return [_delete(resource, metadata, policy or "Background")]
@@ -237,6 +241,18 @@ def _delete(resource: str, metadata: ObjectMeta, policy: str) -> Delete:
     return Delete(
         resource, metadata.key, uid=metadata.uid, resource_version=metadata.resource_version, propagation=policy
     )
+
+
+def _delete_unblocked(resource: str, metadata: ObjectMeta) -> list[Action]:
+    """Delete in the foreground what its own owners then no longer wait for (upstream's circle detection)."""
+    if not any(reference.block_owner_deletion for reference in metadata.owner_references):
+        return [_delete(resource, metadata, "Foreground")]
+    references: list[Document] = [msgspec.to_builtins(reference) for reference in metadata.owner_references]
+    for each in references:
+        if each.get("blockOwnerDeletion"):
+            each["blockOwnerDeletion"] = False
+    delete = Delete(resource, metadata.key, uid=metadata.uid, resource_version=OWN_WRITE, propagation="Foreground")
+    return [_patch(resource, metadata, {"ownerReferences": references}), delete]
 
 
 def _elsewhere(kind: Resource | None, meta: ObjectMeta, reference: OwnerReference) -> RecordEvent:

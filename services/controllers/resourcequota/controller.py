@@ -3,6 +3,8 @@
 Admission adds; here things are counted anew when less may be in use: an object went, a pod ended or its node took on
 a smaller size, or the quota changed. Counting reads live and writes on the version of the quota that was known before:
 whatever was charged meanwhile changed the quota, so the write is refused and the count begins again. No charge is lost.
+Kinds that the process does not read, Secrets before all, are followed with this controller's rights once a quota counts
+them.
 Source: upstream `pkg/controller/resourcequota` (which counts its caches, and may lose one); KEP-1287 "Notes".
 """
 
@@ -20,13 +22,15 @@ from services.api.podresources import Amounts
 from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile import writes
-from services.reconcile.actions import NOTHING, Patch, Query, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.actions import Patch, Query, Result
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_cached
 
 RESYNC_S = 300.0
 """Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
 _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES)
 """Kinds of which more than the number matters; the others are counted by their metadata."""
+EVENTS = "events"
+"""Too many to follow for a count that upstream does not make at all (`pkg/quota/v1/install`)."""
 
 
 def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
@@ -103,9 +107,11 @@ def reconcile(key: Key, listers: Listers, moment: Moment, *, is_backed: bool = T
     )
     if missing:
         return Result(refresh=tuple(missing))
-    statuses = (_status(quota, moment, _queries(quota, is_backed, listers.kinds)) for quota in wanted)
-    patches = [patch for patch in statuses if patch is not None]
-    return Result(tuple(patches)) if patches else NOTHING
+    queries = [_queries(quota, is_backed, listers.kinds) for quota in wanted]
+    statuses = (_status(quota, moment, read) for quota, read in zip(wanted, queries, strict=True))
+    counted = dict.fromkeys(name for read in queries for name in read)
+    follow = tuple(name for name in counted if name != EVENTS and not is_cached(listers, name))
+    return Result(tuple(patch for patch in statuses if patch is not None), follow=follow)
 
 
 def _queries(quota: ResourceQuota, is_backed: bool, kinds: Kinds) -> dict[str, Query]:

@@ -378,6 +378,105 @@ def test_paths_are_for_those_whom_a_rule_names(cluster):
     assert anonymous == (403, 'forbidden: User "system:anonymous" cannot get path "/apis"')
 
 
+def test_pages_about_the_server_are_for_those_who_watch_over_it(cluster):
+    async def scenario(c):
+        found = {}
+        for who in ("", "ann", "admin"):
+            for path in ("/statusz", "/flagz", "/debug/pprof/", "/debug/pprof/heap", "/statusz/"):
+                headers = {"Authorization": f"Bearer {who}-token"} if who else {}
+                async with c.client.get(path, headers=headers) as answer:
+                    found.setdefault(who, []).append(answer.status)
+                    text = await answer.text()
+            if who == "admin":
+                async with c.client.get("/flagz", headers=headers) as answer:
+                    text = await answer.text()
+        return found, text, await c.refused("ann", "GET", "/debug/pprof/")
+
+    found, text, refused = cluster(scenario)
+
+    assert found == {"": [403] * 5, "ann": [403] * 5, "admin": [200, 200, 200, 404, 404]}
+    assert text.startswith("\napiserver flagz\nWarning: ")
+    assert refused == (403, 'forbidden: User "ann" cannot get path "/debug/pprof/"')
+
+
+UNSERVED = [
+    (
+        "GET",
+        "/api/v1/frobs",
+        'frobs is forbidden: User "ann" cannot list resource "frobs" in API group "" at the cluster scope',
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/d/frobs/x",
+        'frobs "x" is forbidden: User "ann" cannot get resource "frobs" in API group "" in the namespace "d"',
+    ),
+    (
+        "POST",
+        "/apis/none.example.com/v1/namespaces/d/widgets",
+        (
+            'widgets.none.example.com is forbidden: User "ann" cannot create resource "widgets" in API group '
+            '"none.example.com" in the namespace "d"'
+        ),
+    ),
+    (
+        "PATCH",
+        "/apis/apps/v7/namespaces/d/deployments/x/status",
+        (
+            'deployments.apps "x" is forbidden: User "ann" cannot patch resource "deployments/status" in API group "apps" '
+            'in the namespace "d"'
+        ),
+    ),
+    (
+        "GET",
+        "/apis/apps/v1/frobs?watch=1",
+        'frobs.apps is forbidden: User "ann" cannot watch resource "frobs" in API group "apps" at the cluster scope',
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces/d/pods/p/frob",
+        'pods "p" is forbidden: User "ann" cannot delete resource "pods/frob" in API group "" in the namespace "d"',
+    ),
+    (
+        "PUT",
+        "/api/v1/nodes",
+        'nodes is forbidden: User "ann" cannot update resource "nodes" in API group "" at the cluster scope',
+    ),
+    (
+        "GET",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        (
+            'subjectaccessreviews.authorization.k8s.io is forbidden: User "ann" cannot list resource "subjectaccessreviews" '
+            'in API group "authorization.k8s.io" at the cluster scope'
+        ),
+    ),
+    ("GET", "/frob", 'forbidden: User "ann" cannot get path "/frob"'),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "said"), UNSERVED)
+def test_who_may_not_is_refused_before_it_is_said_that_there_is_no_such_thing(cluster, method, path, said):
+    async def scenario(c):
+        async with c.client.request(method, path, headers={"Authorization": "Bearer admin-token"}) as answer:
+            admin = answer.status
+        return await c.refused("ann", method, path), admin
+
+    refused, admin = cluster(scenario)
+
+    assert refused == (403, said)
+    assert admin in (404, 405)
+
+
+def test_what_discovery_lets_everyone_read_is_not_found_where_nothing_is(cluster):
+    async def scenario(c):
+        found = []
+        for path in ("/apis/none.example.com", "/apis/none.example.com/v1", "/api/v7", "/openapi/v3/apis/none/v1"):
+            async with c.client.get(path, headers={"Authorization": "Bearer ann-token"}) as answer:
+                found.append(answer.status)
+        return found
+
+    assert cluster(scenario) == [404, 404, 404, 200]
+
+
 def test_the_administrator_binds_by_either_path_and_a_schedulers_client_deletes_without_a_uid(cluster):
     async def scenario(c):
         await c.account("default")
@@ -505,6 +604,62 @@ def test_reviews_say_who_may_what_and_by_which_binding(cluster):
     assert (local, path, ann, nothing) == (True, {"allowed": False}, 403, 422)
     assert {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]} in rules["resourceRules"]
     assert rules["incomplete"] is False
+
+
+MATCHING = {"namespace": "default", "verb": "get", "resource": "pods"}
+PATH = {"path": "/metrics", "verb": "get"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"spec": {"user": "ann", "resourceAttributes": {**MATCHING, "namespace": "other"}}},
+            'spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace',
+        ),
+        (
+            {"spec": {"user": "ann", "resourceAttributes": {"verb": "get", "resource": "pods"}}},
+            'spec.resourceAttributes.namespace: Invalid value: "": must match metadata.namespace',
+        ),
+        (
+            {"spec": {"user": "ann", "nonResourceAttributes": PATH}},
+            (
+                'spec.nonResourceAttributes: Invalid value: {"Path":"/metrics","Verb":"get"}: disallowed on this kind of '
+                "request"
+            ),
+        ),
+        (
+            {"spec": {"resourceAttributes": MATCHING}},
+            'spec.user: Invalid value: "": at least one of user or group must be specified',
+        ),
+        (
+            {"spec": {"user": "ann", "resourceAttributes": MATCHING}, "metadata": {"name": "x"}},
+            'metadata: Invalid value: {"name":"x"}: must be empty except for namespace',
+        ),
+        (
+            {"spec": {}},
+            (
+                "[spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or "
+                'resourceAttributes must be specified, spec.user: Invalid value: "": at least one of user or group must '
+                "be specified]"
+            ),
+        ),
+    ],
+)
+def test_a_local_review_is_about_its_own_namespace_and_says_all_that_is_wrong(cluster, body, said):
+    async def scenario(c):
+        return await c.refused("admin", "POST", f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews", body)
+
+    assert cluster(scenario) == (422, f'.authorization.k8s.io "" is invalid: {said}')
+
+
+def test_a_local_review_that_names_another_namespace_is_not_read(cluster):
+    async def scenario(c):
+        body = {"spec": {"user": "ann", "resourceAttributes": MATCHING}, "metadata": {"namespace": "other"}}
+        return await c.refused("admin", "POST", f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews", body)
+
+    said = "the namespace of the provided object does not match the namespace sent on the request"
+    assert cluster(scenario) == (400, said)
 
 
 # -- service accounts

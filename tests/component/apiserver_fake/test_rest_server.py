@@ -514,6 +514,70 @@ def test_a_stream_of_a_pod_that_is_missing_or_has_no_node_is_refused_for_that():
     assert missing == 404
 
 
+def test_the_log_of_a_pod_without_a_node_is_no_content():
+    waiting = {**POD, "spec": {"containers": [{"name": "c"}]}}
+
+    async def scenario():
+        async with (
+            a_rest_server(AnApi({("pods", "w"): waiting})) as client,
+            client.get("/api/v1/namespaces/d/pods/w/log") as response,
+        ):
+            return response.status, await response.read()
+
+    assert run(scenario()) == (204, b"")
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ("limitBytes=0", 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        (
+            "sinceSeconds=5&sinceTime=2026-01-01T00:00:00Z",
+            422,
+            ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ),
+        ("stream=Stdout", 422, "stream: Forbidden: may not be specified"),
+        (
+            "tailLines=-1&limitBytes=-2",
+            422,
+            (
+                "[tailLines: Invalid value: -1: must be greater than or equal to 0, "
+                "limitBytes: Invalid value: -2: must be greater than 0]"
+            ),
+        ),
+        ("tailLines=a", 400, 'strconv.ParseInt: parsing "a": invalid syntax'),
+        ("tailLines=", 400, 'strconv.ParseInt: parsing "": invalid syntax'),
+        ("limitBytes=9223372036854775808", 400, 'strconv.ParseInt: parsing "9223372036854775808": value out of range'),
+        ("sinceTime=x", 400, 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
+    ],
+)
+def test_options_of_a_log_are_judged_before_the_pod_is_looked_at(query, code, said):
+    async def scenario():
+        async with a_rest_server(AnApi({})) as client:
+            return await status_of(client, "GET", f"/api/v1/namespaces/d/pods/none/log?{query}")
+
+    answered, body = run(scenario())
+
+    prefix = 'PodLogOptions "none" is invalid: ' if code == 422 else ""
+    assert (answered, body["message"]) == (code, prefix + said)
+
+
+def test_one_of_several_containers_has_to_be_named_and_all_are_listed_in_their_order():
+    several = {**POD, "metadata": {**POD["metadata"], "annotations": {
+        "kubectl.kubernetes.io/default-container": "c"}}, "spec": {
+        **POD["spec"], "containers": [{"name": "c"}, {"name": "d"}], "initContainers": [{"name": "first"}],
+        "ephemeralContainers": [{"name": "debugger"}]}}  # fmt: skip
+
+    async def scenario():
+        async with a_rest_server(AnApi({("pods", "p"): several, ("nodes", "n"): NODE})) as client:
+            return [await status_of(client, "GET", f"/api/v1/namespaces/d/pods/p/{kind}") for kind in ("log", "exec")]
+
+    said = "a container name must be specified for pod p, choose one of: [first c d debugger]"
+    assert [(code, body["message"]) for code, body in run(scenario())] == [(400, said)] * 2
+
+
 def test_a_log_may_be_that_of_an_ephemeral_container():
     debugged = {**POD, "spec": {**POD["spec"], "ephemeralContainers": [{"name": "debugger"}]}}
 

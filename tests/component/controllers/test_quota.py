@@ -3,6 +3,8 @@
 import asyncio
 from itertools import dropwhile, takewhile
 
+import pytest
+
 from services.api.errors import Forbidden
 from services.api.meta import Key
 
@@ -143,3 +145,72 @@ def test_claims_on_a_class_count_for_its_extended_resource_and_are_counted_anew(
         return await used(world)
 
     assert world_of(act, nodes=1) == dict.fromkeys(names, "0")
+
+
+SECRETS, ROLES = "secrets", "roles.rbac.authorization.k8s.io"
+
+
+def a_secret(name):
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}}
+
+
+def a_role(name):
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "made"),
+    [(SECRETS, SECRETS, a_secret), (f"count/{SECRETS}", SECRETS, a_secret), (f"count/{ROLES}", ROLES, a_role)],
+)
+def test_the_deletion_of_what_the_process_does_not_read_for_all_frees_a_quota_at_once(world_of, name, resource, made):
+    async def act(world):
+        await enforced(world, {name: "10"})
+        await asyncio.sleep(1)
+        for number in range(3):
+            await world.admin.create(resource, made(f"made-{number}"))
+        await world.until(lambda: is_used(world, {name: "3"}))
+        await world.admin.delete(resource, Key("default", "made-0"))
+        await world.until(lambda: is_used(world, {name: "2"}), 1.0)
+
+    world_of(act, controllers=("resourcequota",))
+
+
+def test_what_goes_before_a_kind_is_followed_is_counted_once_it_is(world_of):
+    async def act(world):
+        link = world.network.profile("controllers")
+        link.latency_min_s = link.latency_max_s = 0.3
+        await world.admin.create(SECRETS, a_secret("early"))
+        await world.admin.create("resourcequotas", a_quota({SECRETS: "10"}))
+        await asyncio.sleep(0.9)  # the Secrets were listed 0.3 s ago, their watch begins in 0.3 s
+        await world.admin.delete(SECRETS, Key("default", "early"))
+        await world.until(lambda: is_used(world, {SECRETS: "1"}))
+        await world.until(lambda: is_used(world, {SECRETS: "0"}), 5.0)
+
+    world_of(act, controllers=("resourcequota",))
+
+
+def test_a_quota_that_was_counted_before_the_manager_began_is_freed_as_well(world_of):
+    async def act(world):
+        await enforced(world, {SECRETS: "10"})
+        await world.admin.create(SECRETS, a_secret("made"))
+        world.kill()
+        await world.start()
+        await asyncio.sleep(2)
+        await world.admin.delete(SECRETS, Key("default", "made"))
+        await world.until(lambda: is_used(world, {SECRETS: "0"}), 1.0)
+
+    world_of(act, controllers=("resourcequota",))
+
+
+def test_no_secret_is_followed_where_no_quota_counts_them(world_of):
+    async def act(world):
+        await enforced(world, {"configmaps": "10"})
+        before = len(world.manager._caches.informers)
+        await world.admin.create(
+            "resourcequotas", {**a_quota({SECRETS: "1"}), "metadata": {"name": "second", "namespace": "default"}}
+        )
+        await asyncio.sleep(2)
+        return len(world.manager._caches.informers) - before
+
+    assert world_of(act, controllers=("resourcequota",)) == 1

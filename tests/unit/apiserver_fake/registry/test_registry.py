@@ -287,8 +287,13 @@ def test_s19_a_finalizer_holds_a_deleted_object_and_deletion_is_never_undone():
 
     assert held["deletionTimestamp"] == again["deletionTimestamp"] == patched["deletionTimestamp"]
     assert held["resourceVersion"] == again["resourceVersion"]
-    with pytest.raises(Invalid, match="no new finalizers can be added"):
-        world.patch("a", {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})
+    added = ["example.com/more", "example.com/hold", "example.com/also"]
+    with pytest.raises(Invalid) as refused:
+        world.patch("a", {"metadata": {"finalizers": added}})
+    assert refused.value.message == (
+        'ConfigMap "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being '
+        'deleted, found new finalizers []string{"example.com/also", "example.com/more"}'
+    )
 
     world.clock.at += 60
     last = world.patch("a", {"metadata": {"finalizers": None}})["metadata"]

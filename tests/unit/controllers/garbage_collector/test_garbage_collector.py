@@ -1,6 +1,6 @@
 from services.api.meta import AnyObject, Key, ObjectMeta
 from services.controllers.garbage_collector.controller import CONTROLLER
-from services.reconcile.actions import Delete, Patch, Query, RecordEvent
+from services.reconcile.actions import OWN_WRITE, Delete, Patch, Query, RecordEvent
 from services.reconcile.controller import Change
 
 
@@ -99,6 +99,31 @@ def test_controllers_14_orphan_dependents_lose_the_reference_before_the_finalize
 
     assert (orphaned.resource, orphaned.patch) == ("pods", {"metadata": {"ownerReferences": []}})
     assert freed.patch == {"metadata": {"finalizers": []}}
+
+
+def test_what_waits_for_an_owner_that_waits_for_it_blocks_its_owners_no_longer_and_goes_on_that_version(world_of):
+    world = world_of(CONTROLLER)
+    waiting = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+    world.put(a_set("first", ownerReferences=owned_by("second"), **waiting))
+    world.put(a_set("second", ownerReferences=owned_by("first")))
+
+    patch, delete = world.reconcile("replicasets.apps/second").actions
+
+    assert [r["blockOwnerDeletion"] for r in patch.patch["metadata"]["ownerReferences"]] == [False]
+    assert patch.resource_version == "2"
+    assert (delete.propagation, delete.resource_version) == ("Foreground", OWN_WRITE)
+
+
+def test_what_waits_for_no_one_that_waits_for_it_still_blocks_its_owners(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_set("rs", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"]))
+    world.put(a_pod("p", "rs"))
+    owner = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "blockOwnerDeletion": True}]
+    world.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "ownerReferences": owner}})
+
+    (delete,) = world.reconcile("pods/p").actions
+
+    assert (delete.propagation, delete.resource_version) == ("Foreground", "2")
 
 
 def test_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(world_of):

@@ -61,7 +61,8 @@ def test_a_client_without_a_common_protocol_is_refused_with_those_there_are(path
 
     assert answer.status == "HTTP/1.1 403 Forbidden"
     assert answer.body == (
-        "unable to upgrade: unable to negotiate protocol: client supports ['v9.channel.k8s.io', 'v8.channel.k8s.io']\n"
+        "unable to upgrade: unable to negotiate protocol: client supports [v9.channel.k8s.io v8.channel.k8s.io], "
+        f"server accepts [{' '.join(protocols)}]\n"
     )
     assert answer.headers == [
         ("Content-Type", "text/plain; charset=utf-8"),

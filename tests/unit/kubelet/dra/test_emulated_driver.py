@@ -191,7 +191,7 @@ def test_an_act_that_there_is_not_is_named(act, words, error):
         ({"name": NAME, "pools": [{"name": "p"}, {"name": "p"}]}, "pools: two are called 'p'"),
         (
             {"name": NAME, "devices": 1, "bindingConditions": ["x.io/a"]},
-            "bindingConditions: ['x.io/a'] with bindingFailureConditions: [], want some of both or of neither",
+            "bindingConditions: [x.io/a] with bindingFailureConditions: [], want some of both or of neither",
         ),
         (
             {"name": NAME, "devices": 1, "failBinding": ["gpu-0"]},

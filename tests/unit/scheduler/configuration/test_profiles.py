@@ -184,6 +184,49 @@ def test_a_plugin_may_filter_in_a_profile_and_not_score(a, cluster):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("NodeResourcesFit", 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'),
+        ("NodePorts", 'reading "PreFilterNodePorts" from cycleState: not found'),
+        ("InterPodAffinity", 'error reading "PreFilterInterPodAffinity" from cycleState: not found'),
+        ("PodTopologySpread", 'reading "PreFilterPodTopologySpread" from cycleState: not found'),
+    ],
+)
+def test_a_profile_without_a_plugins_pre_filter_starts_and_each_of_its_pods_ends_in_an_error(a, cluster, name, text):
+    [made] = make(f"profiles: [{{plugins: {{preFilter: {{disabled: [{{name: {name}}}]}}}}}}]")
+    world = cluster()
+    world.nodes(a.node("empty", cpu="8"))
+    runner = Runner(made.plugins, made.points)
+
+    for _ in range(2):  # nothing is remembered of an error
+        state = CycleState()
+        found = runner.filter(state, PodInfo(a.pod("p", cpu="2")), world.cache.columns)
+
+        assert state.error == f'running "{name}" filter plugin: {text}'
+        assert not found.mask.any()
+
+
+def test_a_profile_without_the_pre_filter_of_node_affinity_filters_by_it_all_the_same(a, cluster):
+    [made] = make("profiles: [{plugins: {preFilter: {disabled: [{name: NodeAffinity}]}}}]")
+    world = cluster()
+    world.nodes(a.node("one", labels={"disk": "ssd"}), a.node("two"))
+    runner = Runner(made.plugins, made.points)
+    state = CycleState()
+
+    found = runner.filter(state, PodInfo(a.pod("p", node_selector={"disk": "ssd"})), world.cache.columns)
+
+    rows = world.cache.columns.slots
+    assert (state.error, [bool(found.mask[rows[name]]) for name in ("one", "two")]) == ("", [True, False])
+
+
+@pytest.mark.parametrize("name", ["NodeResourcesFit", "NodeResourcesBalancedAllocation"])
+def test_a_profile_without_the_pre_score_of_a_plugin_that_computes_by_itself_starts(name):
+    [made] = make(f"profiles: [{{plugins: {{preScore: {{disabled: [{{name: {name}}}]}}}}}}]")
+
+    assert name in made.points["score"]
+
+
+@pytest.mark.parametrize(
     ("body", "expected"),
     [
         ("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]",
