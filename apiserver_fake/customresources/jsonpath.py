@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from services.api import faults
+from services.api.cel import faults
 
 Step = Callable[[Any], Iterable[Any]]
 VALUES_MAX = 100_000

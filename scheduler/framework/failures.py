@@ -3,14 +3,15 @@
 The pod of that attempt fails with the message, and is tried again like after any other error; the queue goes on. Out of
 memory is no plugin's error: the process ends by it.
 
-Source: upstream `pkg/scheduler/framework/runtime/framework.go`: the messages; a panic ends the process there.
+The messages are those of upstream, where a panic ends the process.
+Source: upstream `pkg/scheduler/framework/runtime/framework.go`.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler.framework.status import Status, failed
-from services.api import faults
+from services.api.cel import faults
 
 _RUNNING: Final = {
     "pre_score": 'running PreScore plugin "{}"',

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import msgspec
 import structlog
 
-from services.api import faults
+from services.api.cel import faults
 from services.api.texts import encodable, json_of, writable
 from services.telemetry.pieces import Budget, by_age
 

@@ -18,8 +18,8 @@ import msgspec
 
 from apiserver_fake.admission import expressions as admission
 from apiserver_fake.customresources import jsonpath
-from services.api import faults, selectors
-from services.api.cel import device_selectors, libraries, rules
+from services.api import selectors
+from services.api.cel import device_selectors, faults, libraries, rules
 from services.api.cel.declarations import Library
 from services.api.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError
 from services.api.cel.libraries import extensions, kubernetes

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from services.api import faults
-from services.api.cel import costs, types
+from services.api.cel import costs, faults, types
 from services.api.cel.checker import Checked, Declarations, Fields, check
 from services.api.cel.costs import Range, Sizes
 from services.api.cel.declarations import Library, Message, Overload

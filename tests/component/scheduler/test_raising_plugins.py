@@ -12,7 +12,7 @@ from scheduler.framework.failures import failure_of
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SKIP as SKIPS
 from scheduler.framework.status import SUCCESS
-from services.api import faults
+from services.api.cel import faults
 from services.api.cel.device_selectors import compile_selector
 from services.api.meta import Key
 

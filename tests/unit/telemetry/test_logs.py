@@ -7,7 +7,7 @@ import logging
 import pytest
 import structlog
 
-from services.api import faults
+from services.api.cel import faults
 from services.telemetry import logs
 
 

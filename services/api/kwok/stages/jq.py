@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from services.api import faults
+from services.api.cel import faults
 from services.api.errors import UNREADABLE
 
 COMMAS_MAX = 12

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.api import faults
+from services.api.cel import faults
 from services.api.documents import yaml_text
 from services.api.kwok.stages.template_functions import COUNT_MAX, FUNCTIONS, NAMES, Context, Function, shown, weight
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from services.api import faults
-from services.api.cel import environment, types
+from services.api.cel import environment, faults, types
 from services.api.cel.declarations import Library, of
 from services.api.cel.device_selectors import SelectorFailure, compile_selector
 from services.api.cel.environment import KUBERNETES, Environment, EvaluationError
@@ -114,7 +113,7 @@ class Raising:
 
 
 @pytest.fixture
-def heard(monkeypatch):
+def reported(monkeypatch):
     found = []
     known = faults._Faults()
     known.listener = lambda subject, stack: found.append((subject, stack))
@@ -126,7 +125,7 @@ RAISED = (KeyError("a"), RecursionError("too deep"), MemoryError(), ZeroDivision
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda each: type(each).__name__)
-def test_whatever_a_function_raises_the_evaluation_ends_with_an_error_of_the_language(error, heard):
+def test_whatever_a_function_raises_the_evaluation_ends_with_an_error_of_the_language(error, reported):
     program = Raising(error).environment.compile("self == 'b' || broken(self)")
     with pytest.raises(InternalError, match="internal error: " + type(error).__name__) as raised:
         program.evaluate({"self": "a"})
@@ -137,36 +136,36 @@ def test_whatever_a_function_raises_the_evaluation_ends_with_an_error_of_the_lan
         program.measured(["a"])
 
 
-def test_a_fault_in_an_expression_is_reported_once_with_its_stack(heard):
+def test_a_fault_in_an_expression_is_reported_once_with_its_stack(reported):
     program = Raising(KeyError("a")).environment.compile("broken(self)")
     for _ in range(3):
         program.outcome({"self": "a"})
-    [(subject, stack)] = heard
+    [(subject, stack)] = reported
     assert "the expression broken(self)" == subject
     assert "in _raise" in stack
 
 
-def test_an_error_of_the_language_is_no_fault(heard):
+def test_an_error_of_the_language_is_no_fault(reported):
     assert "no such overload: ip(null_type)" == str(CEL.compile("null.ip()").outcome(GIVEN)[1])
-    assert [] == heard
+    assert [] == reported
 
 
-def test_a_fault_decides_although_the_other_side_of_or_is_true(heard):
+def test_a_fault_decides_although_the_other_side_of_or_is_true(reported):
     program = Raising(KeyError("a")).environment.compile("broken(self) || true")
     assert isinstance(program.outcome({"self": "a"})[1], InternalError)
 
 
-def test_a_fault_while_an_expression_is_compiled_is_an_error_of_its_evaluation(monkeypatch, heard):
+def test_a_fault_while_an_expression_is_compiled_is_an_error_of_its_evaluation(monkeypatch, reported):
     def broken(*_):
         raise RecursionError("too deep")
 
     monkeypatch.setattr(environment, "check", broken)
     with pytest.raises(InternalError, match="internal error: RecursionError: too deep"):
         CEL.compiled("1 + 1")
-    assert ["the expression 1 + 1"] == [subject for subject, _ in heard]
+    assert ["the expression 1 + 1"] == [subject for subject, _ in reported]
 
 
-def test_a_device_selector_with_a_fault_has_no_answer(monkeypatch, heard):
+def test_a_device_selector_with_a_fault_has_no_answer(monkeypatch, reported):
     program = Raising(KeyError("a")).environment.compile("broken(self)")
     monkeypatch.setattr("services.api.cel.device_selectors.compile_program", lambda _: program)
     compile_selector.cache_clear()

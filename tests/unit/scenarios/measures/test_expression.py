@@ -137,4 +137,4 @@ def test_an_expression_that_would_take_minutes_is_cancelled(monkeypatch):
 @pytest.mark.parametrize("text", ["[1e308, 1e308].mean()", "[1e308, -1e308].stddev()"])
 def test_numbers_whose_sum_is_above_all_doubles_have_no_figure(text):
     with pytest.raises(EvaluationError, match=r"(mean|stddev)\(\): "):
-        compiled(text).value({})
+        expression.compiled(text).value({})

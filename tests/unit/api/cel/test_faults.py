@@ -2,11 +2,11 @@
 
 import pytest
 
-from services.api import faults
+from services.api.cel import faults
 
 
 @pytest.fixture
-def heard(monkeypatch):
+def reported(monkeypatch):
     """Return what a listener of faults is told, as `(subject, stack)`."""
     found = []
     known = faults._Faults()
@@ -22,28 +22,28 @@ def fault(text="broken"):
         return error
 
 
-def test_the_same_fault_of_a_subject_is_handed_on_once_and_that_of_another_subject_too(heard):
-    known, found = heard
+def test_the_same_fault_of_a_subject_is_handed_on_once_and_that_of_another_subject_too(reported):
+    known, found = reported
     for subject in ("one", "one", "two"):
         known.report(subject, fault())
     assert ["one", "two"] == [subject for subject, _ in found]
 
 
-def test_another_kind_of_fault_of_a_subject_is_handed_on_too(heard):
-    known, found = heard
+def test_another_kind_of_fault_of_a_subject_is_handed_on_too(reported):
+    known, found = reported
     known.report("one", fault())
     known.report("one", RecursionError("too deep"))
     assert ["KeyError: 'broken'", "RecursionError: too deep"] == [stack.splitlines()[-1] for _, stack in found]
 
 
-def test_what_is_handed_on_names_the_line_that_raised(heard):
-    known, found = heard
+def test_what_is_handed_on_names_the_line_that_raised(reported):
+    known, found = reported
     known.report("one", fault())
     assert "in fault" in found[0][1]
 
 
-def test_a_lone_surrogate_in_a_fault_does_not_keep_it_from_being_written(heard):
-    known, found = heard
+def test_a_lone_surrogate_in_a_fault_does_not_keep_it_from_being_written(reported):
+    known, found = reported
     known.report("the expression '\ud800'", fault("\ud800"))
     subject, stack = found[0]
     assert "the expression '\\ud800'" == subject
@@ -55,7 +55,7 @@ def test_a_fault_is_spoken_of_in_one_line():
     assert "MemoryError" == faults.spoken(MemoryError())
 
 
-def test_a_listener_hears_of_new_faults(monkeypatch):
+def test_a_listener_takes_new_faults(monkeypatch):
     found = []
     monkeypatch.setattr(faults._FAULTS, "listener", None)
     faults.listen(lambda subject, stack: found.append(subject))
