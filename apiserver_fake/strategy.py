@@ -362,6 +362,7 @@ def declared(
     fields: Struct,
     *,
     name: Form = subdomain,
+    name_by: Callable[[ApiServerSwitches], Form] | None = None,
     has_status: bool = False,
     before_create: Creation | None = None,
     before_update: Update | None = None,
@@ -377,7 +378,8 @@ def declared(
 ) -> Strategy:
     """Return the strategy of a kind whose document `fields` describes.
 
-    `name`: the form of its names. `has_status`: the status belongs to its subresource; `status` is the table of what a
+    `name`: the form of its names; `name_by`: that of new ones, where a feature gate decides.
+    `has_status`: the status belongs to its subresource; `status` is the table of what a
     write of it may say, and `left_out_at_zero` its counters that are not written while they are 0 (`omitempty` of
     upstream's types). `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
     them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
@@ -408,7 +410,7 @@ def declared(
             on_update(old, new, ctx)
 
     def validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-        causes = [*metadata(new, name)]
+        causes = [*metadata(new, name if name_by is None or old is not None else name_by(ctx.switches))]
         if old is not None and "spec" in new and new["spec"] is old.get("spec") and not _is_noted_anew(old, new):
             return causes
         report = Report(ctx.switches, causes)

@@ -24,6 +24,7 @@ class ApiServerSwitches:
     dra_granular_status: bool = switch("DRAResourceClaimGranularStatusAuthorization")
     generic_workload: bool = switch("GenericWorkload")
     pod_level_resize: bool = switch("InPlacePodLevelResourcesVerticalScaling")
+    relaxed_service_names: bool = switch("RelaxedServiceNameValidation")
     resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
     spread_selector_merge: bool = switch("MatchLabelKeysInPodTopologySpreadSelectorMerge")
     suspended_job_resources: bool = switch("MutablePodResourcesForSuspendedJobs")

@@ -463,6 +463,9 @@ REGISTER: tuple[Switch, ...] = (
            "preemption 7.1", "gangs/basic-as-one", ("reject", "accept")),
     Switch("MatchLabelKeysInPodTopologySpreadSelectorMerge", True, "feature gate: matchLabelKeys of spread constraints "
            "join their selector at creation (KEP-3243)", "scheduler-queue-and-cycles 6", "scheduling/label-keys"),
+    Switch("RelaxedServiceNameValidation", True, "feature gate: a Service's name may be any DNS label, one that begins "
+           "with a digit too (KEP-5311)", "upstream `pkg/registry/core/service/strategy.go`", "services/names",
+           by_release=(False, False, True, True)),
     Switch("TaintTolerationComparisonOperators", False, "feature gate: tolerations may say Gt and Lt (KEP-5471)",
            "scheduler-queue-and-cycles 5.2", "scheduling/tolerations"),
     Switch("InPlacePodLevelResourcesVerticalScaling", True, "feature gate: pods with resources of their own may be "

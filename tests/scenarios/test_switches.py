@@ -196,6 +196,7 @@ ROWS = {
     "gang.backoff_max_s": Row((10.0,)),
     "gang.all_mode_with_basic": Row(("accept",)),
     "MatchLabelKeysInPodTopologySpreadSelectorMerge": Row((False,)),
+    "RelaxedServiceNameValidation": Row((False,)),
     "TaintTolerationComparisonOperators": Row((False,)),
     "InPlacePodLevelResourcesVerticalScaling": Row((False,)),
     "InPlacePodVerticalScalingSchedulerPreemption": Row((False,)),

@@ -125,14 +125,15 @@ def _backend(backend: Document, at: str, report: Report) -> Causes:
     elif service is None:
         yield invalid(at[:-1], "", "resource or service backend is required")
     else:
-        yield from _service(service, at)
+        yield from _service(service, at, report)
 
 
-def _service(service: Document, at: str) -> Causes:
+def _service(service: Document, at: str, report: Report) -> Causes:
     if not service.get("name"):
         yield required(f"{at}service.name")
     else:
-        yield from label_1035(f"{at}service.name", service["name"])
+        form = label if report.switches.relaxed_service_names else label_1035
+        yield from form(f"{at}service.name", service["name"])
     target = service.get("port") or {}
     name, number = target.get("name") or "", target.get("number") or 0
     if name and number:

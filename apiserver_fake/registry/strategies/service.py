@@ -520,7 +520,8 @@ def _complete_status(old: Document, new: Document, ctx: WriteContext) -> None:
 STRATEGIES = {
     "services": declared(
         FIELDS,
-        name=label_1035,
+        name=label,
+        name_by=lambda switches: label if switches.relaxed_service_names else label_1035,
         has_status=True,
         on_create=_create,
         on_update=_keep,
