@@ -43,6 +43,7 @@ from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
+from kubelet.references.manager import ReferenceManager
 from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
@@ -130,6 +131,7 @@ class Kubelet:
             on_rechecked=self._rechecked,
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
+        self.references = ReferenceManager(self.table, self.out)
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
         self.plugins = self._device_plugins(definition)
         self._staging: set[WorkerKey] = set()
@@ -559,6 +561,7 @@ class Kubelet:
         """No container of the pod runs any more: its volumes are free, and no resize of it is under way."""
         self.table.ended(pod)
         self.runtime.volumes.release(pod.key)
+        self.references.release(pod.key)
         if self.volumes is not None:
             self.volumes.release(pod.key)
         self.resizes.forget(pod.key, now)

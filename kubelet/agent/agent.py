@@ -18,6 +18,7 @@ from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
 from kubelet.agent.pod_calls import PodCalls
+from kubelet.agent.reference_reads import ReferenceReads
 from kubelet.agent.slice_stages import STAGE_SLICE
 from kubelet.agent.stage_player import STAGE_TIMERS, StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
@@ -35,6 +36,7 @@ from kubelet.effects import (
     ReadClaims,
     ReadNode,
     ReadPod,
+    ReadReferences,
     ReadVolumes,
     RecordEvent,
     RecordNodeEvent,
@@ -109,6 +111,7 @@ class Agent(NodeShell):
         self.calls = PodCalls(
             self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims, kubelet.volumes
         )
+        self.reads = ReferenceReads(self, kubelet.references)
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.knows_stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
@@ -507,6 +510,7 @@ class Agent(NodeShell):
             ReadPod: task(self._read_pod),
             ReadNode: task(self._read_node),
             ReadClaims: task(calls.read_claims),
+            ReadReferences: task(self.reads.references),
             ReadVolumes: task(calls.read_volumes),
             ReadAttached: task(calls.read_attached),
             WipeSlices: task(calls.wipe_slices),

@@ -5,10 +5,11 @@ Unless a container's script says otherwise its image is on the node, and what on
 more, up to 5 min. Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons).
 """
 
-from kubelet.effects import PrepareDevices
+from kubelet.effects import PrepareDevices, ResolveReferences
 from kubelet.pod.container import Container, Pull
 from kubelet.pod.context import SYNC_S, PodContext
 from kubelet.pod.states import ContainerState
+from kubelet.references.references import Answers, of_container, variables_problem
 from kubelet.view import KubeletContainer
 
 PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
@@ -91,13 +92,30 @@ def _found(pod: PodContext, container: Container, t: float) -> None:
         container.become(ContainerState.DEVICES)
         pod.effects.append(PrepareDevices(container.name))
     else:
+        _configure(pod, container, t)
+
+
+def _configure(pod: PodContext, container: Container, t: float) -> None:
+    """Create the container, once what its variables refer to was read."""
+    if wanted := of_container(_spec_of(pod, container)):
+        container.become(ContainerState.CONFIG)
+        pod.effects.append(ResolveReferences(container.name, wanted))
+    else:
         container.become(ContainerState.CREATE, t + pod.draw("create", container))
+
+
+def references_read(pod: PodContext, container: Container, answers: Answers, now: float) -> str:
+    """Create the container if its variables can be had; return why not."""
+    problem = variables_problem(pod.pod, _spec_of(pod, container), answers)
+    if not problem:
+        container.become(ContainerState.CREATE, now + pod.draw("create", container))
+    return problem
 
 
 def devices_prepared(pod: PodContext, container: Container, problem: str, now: float) -> None:
     """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
     if not problem:
-        container.become(ContainerState.CREATE, now + pod.draw("create", container))
+        _configure(pod, container, now)
         return
     pod.event("Failed", f"Error: {problem}", "Warning", of=container)
     container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)

@@ -25,7 +25,7 @@ _CONDITIONS = (
 )
 """In the order in which they are written."""
 _C = ContainerState
-_BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE)
+_BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE)
 
 
 def phase_of(pod: PodContext) -> str:
