@@ -86,7 +86,12 @@ def test_kubelet_4_conditions_become_true_and_events_come_in_the_order_of_the_st
     assert order == ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"]
     started = [a.field_path for _, a in life.log if isinstance(a, RecordEvent) and a.reason == "Started"]
     assert started == [*(f"spec.initContainers{{{name}}}" for name in ("i1", "side", "i2")), "spec.containers{main}"]
-    assert [a.reason for _, a in life.log if isinstance(a, RecordEvent)][:3] == ["Pulled", "Created", "Started"]
+    assert [a.reason for _, a in life.log if isinstance(a, RecordEvent)][:4] == [
+        "Pulling",
+        "Pulled",
+        "Created",
+        "Started",
+    ]
     assert life.status["phase"] == "Running"
     assert len(life.at(PodStarted)) == 1
 

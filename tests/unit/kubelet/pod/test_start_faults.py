@@ -87,9 +87,9 @@ def test_a_sandbox_that_fails_is_made_again_after_ten_to_fifteen_seconds(a_pod):
 @pytest.mark.parametrize(
     ("stage", "reason", "events"),
     [
-        ("config", "CreateContainerConfigError", ["Pulled", "Failed"]),
-        ("create", "CreateContainerError", ["Pulled", "Failed"]),
-        ("start", "RunContainerError", ["Pulled", "Created", "Failed"]),
+        ("config", "CreateContainerConfigError", ["Pulling", "Pulled", "Failed"]),
+        ("create", "CreateContainerError", ["Pulling", "Pulled", "Failed"]),
+        ("start", "RunContainerError", ["Pulling", "Pulled", "Created", "Failed"]),
     ],
 )
 def test_a_container_that_cannot_be_started_waits_and_says_why(a_pod, stage, reason, events):
