@@ -124,11 +124,20 @@ class ResourceFieldSelector(View, frozen=True):
     """A resource of a container; "": of the one that names it."""
 
     container_name: str = ""
+    resource: str = ""
+    divisor: str | int = ""
+
+
+class ObjectFieldSelector(View, frozen=True):
+    """A field of the pod."""
+
+    field_path: str = ""
 
 
 class EnvVarSource(View, frozen=True):
-    """Where the value of a variable is. Fields of the pod are always there, so none is read."""
+    """Where the value of a variable is."""
 
+    field_ref: ObjectFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
@@ -152,6 +161,7 @@ class ObjectSource(View, frozen=True):
 class EnvFromSource(View, frozen=True):
     """Variables that come from an object as a whole."""
 
+    prefix: str = ""
     config_map_ref: ObjectSource | None = None
     secret_ref: ObjectSource | None = None
 

@@ -57,10 +57,12 @@ from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.pod import Pod
 from kubelet.pod.status import waiting_reason
-from kubelet.runtime.behavior import spoken
+from kubelet.references.references import containers_of
+from kubelet.runtime.behavior import literal_environment, spoken
 from kubelet.runtime.boots import Boot, boot_id_of
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
+from kubelet.runtime.projections import environment
 from kubelet.runtime.records import PodRecord
 from kubelet.runtime.script import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
@@ -610,6 +612,14 @@ class Agent(NodeShell):
 
     # --- logs ---
 
+    def _environment(self, pod: Pod, name: str) -> dict[str, str]:
+        """Return the variables that the container was last started with, those that name services apart."""
+        spec = next(each for each in containers_of(pod.pod) if each.name == name)
+        if not (spec.env or spec.env_from):
+            return dict(literal_environment(spec))
+        objects = self.kubelet.references.objects(pod.pod.metadata.namespace, spec)
+        return environment(_document(pod), msgspec.to_builtins(spec), objects, self.definition.allocatable(), {})
+
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
         pods = self.kubelet.table.pods.values()
@@ -620,8 +630,17 @@ class Agent(NodeShell):
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
         reason = waiting_reason(pod, found)
-        speaks = partial(spoken, pod.pod, container)
+        speaks = partial(spoken, pod.pod, container, self._environment(pod, container))
         return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
+
+
+def _document(pod: Pod) -> Document:
+    """Return what the downward API may say of a pod that is here."""
+    found: Document = msgspec.to_builtins(pod.pod)
+    found.setdefault("spec", {})["nodeName"] = pod.node.name
+    address = {"podIP": pod.pod_ip, "podIPs": [{"ip": pod.pod_ip}]}
+    found["status"] = {**address, "hostIP": pod.node.host_ip, "hostIPs": [{"ip": pod.node.host_ip}]}
+    return found
 
 
 def _facts(node: Node) -> NodeFacts:

@@ -1,7 +1,7 @@
 """The calls that one node makes to learn what its pods refer to. Each pod's are a task of their own.
 
-Of a ConfigMap or Secret the names of its keys are kept, nothing else (X-SEC). Source: guarantees X-NR13, X-TOK3;
-upstream `pkg/kubelet/volumemanager/populator` (texts about claims), `pkg/volume/csi`.
+Values of a ConfigMap or Secret are decoded for variables only, and stay in memory (X-SEC). Source: guarantees X-NR13,
+X-TOK3; upstream `pkg/kubelet/volumemanager/populator` (texts about claims), `pkg/volume/csi`.
 """
 
 import msgspec
@@ -34,7 +34,7 @@ TOKEN_S = 3607
 
 
 class _Keyed(msgspec.Struct, frozen=True, rename="camel"):
-    """A ConfigMap or Secret, of which the values are not decoded."""
+    """A ConfigMap or Secret, of which the values are decoded when they are needed."""
 
     data: dict[str, msgspec.Raw] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
@@ -55,17 +55,18 @@ class ReferenceReads:
         found: dict[Reference, Content | str] = {}
         for each in wanted.wanted:
             try:
-                found[each] = await self._read(each, wanted.pod)
+                found[each] = await self._read(each, wanted)
             except (ApiError, UnknownOutcome, *UNREADABLE) as error:
                 found[each] = str(error)
         self._manager.references_read(wanted, found, self._node.now())
         self._node.drain()
 
-    async def _read(self, reference: Reference, pod: KubeletPod) -> Content:
+    async def _read(self, reference: Reference, wanted: ReadReferences) -> Content:
         """Raises: ApiError, UnknownOutcome, and what a decoder raises."""
+        pod = wanted.pod
         match reference.resource:
             case resource if resource in (CONFIG_MAPS, SECRETS):
-                return await self._keyed(reference, pod)
+                return await self._keyed(reference, pod, has_values=bool(wanted.container))
             case resource if resource == TOKENS:
                 return await self._token(reference, pod)
             case resource if resource == CLAIMS:
@@ -73,14 +74,16 @@ class ReferenceReads:
             case _:
                 return await self._named(reference)
 
-    async def _keyed(self, reference: Reference, pod: KubeletPod) -> Content:
+    async def _keyed(self, reference: Reference, pod: KubeletPod, *, has_values: bool) -> Content:
         key = Key(pod.metadata.namespace, reference.name)
         request = msgspec.structs.replace(request_of("get", reference.resource, key), deadline_s=CALL_DEADLINE_S)
         try:
             read = _KEYED.decode((await self._node.client.call(request)).unwrap().body)
         except NotFound:
             return missing(reference)
-        return Content(frozenset(read.data or ()), frozenset(read.binary_data or ()))
+        data = read.data or {}
+        values = {key: msgspec.json.decode(text) for key, text in data.items()} if has_values else None
+        return Content(frozenset(data), frozenset(read.binary_data or ()), values)
 
     async def _token(self, reference: Reference, pod: KubeletPod) -> Content:
         """Ask for a token of the pod's account, bound to the pod; an API server that issues none says so."""

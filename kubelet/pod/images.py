@@ -1,7 +1,7 @@
 """The images of a pod's containers: looked for, pulled, and pulled again after a failure. Pure.
 
 A node has the images that its definition names and those that its pods have pulled (`NodeImages`). Whether one is
-pulled is its policy's affair. A pull takes no time unless a container's script says otherwise, or the image was deleted.
+pulled is its policy's affair. A pull takes no time unless a script says otherwise, or the image was deleted.
 One that fails is tried again when the pod is synced and its back-off is over: after 10 s, then 20 s more, up to 5 min.
 The images of the volumes that a container mounts come before its own.
 Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons), KEP-4639.

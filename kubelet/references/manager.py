@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from kubelet.effects import Outbox, ReadReferences, ResolveReferences
 from kubelet.pod.pod import Pod
 from kubelet.pod.table import PodTable
-from kubelet.references.references import CONFIG_MAPS, SECRETS, Content, Reference, unread
-from kubelet.view import WorkerKey
+from kubelet.references.references import CONFIG_MAPS, NOTHING, SECRETS, Content, Reference, of_container, unread
+from kubelet.view import KubeletContainer, WorkerKey
+from services.api.meta import Document
 
 FRESH_S = 1.0
 """So long what was read is taken for what there is."""
@@ -34,12 +35,20 @@ class ReferenceManager:
     def _resolve(self, pod: Pod, effect: ResolveReferences, now: float) -> None:
         """A pod asks for what it refers to: read what was not read just now."""
         namespace = pod.pod.metadata.namespace
-        wanted = tuple(each for each in effect.wanted if not self._is_fresh((namespace, each), now))
+        has_values = bool(effect.container)
+        wanted = tuple(each for each in effect.wanted if not self._is_fresh((namespace, each), now, has_values))
         self._out.effects.append(ReadReferences(pod.key, pod.pod, effect.container, wanted, effect.wanted))
 
-    def _is_fresh(self, place: _Place, now: float) -> bool:
+    def _is_fresh(self, place: _Place, now: float, has_values: bool) -> bool:
         content, read_s = self._known.get(place, (None, 0.0))
-        return content is not None and not content.problem and now < read_s + FRESH_S
+        if content is None or content.problem or (has_values and content.values is None):
+            return False
+        return now < read_s + FRESH_S
+
+    def objects(self, namespace: str, container: KubeletContainer) -> dict[tuple[str, str], Document]:
+        """Return the objects that the variables of a container come from, as its last start read them."""
+        known = {each: self._known.get((namespace, each), (NOTHING, 0.0))[0] for each in of_container(container)}
+        return {(each.resource, each.name): {"data": read.values} for each, read in known.items() if read.values}
 
     def references_read(self, done: ReadReferences, found: Mapping[Reference, Content | str], now: float) -> None:
         """Take what was read, or why it could not be, and hand it to the pod with what was known before."""

@@ -1,6 +1,7 @@
 """What a pod's volumes and a container's variables refer to, and what is said when something of that is missing. Pure.
 
-An object is asked for the names of its keys, never for its values. A volume that no container mounts is not looked at.
+Of what a volume names only the keys are kept; of what a variable names the values, for as long as its pod is here. A
+volume that no container mounts is not looked at.
 Source: upstream `pkg/kubelet/kubelet_pods.go` (makeEnvironmentVariables), `pkg/volume/configmap`, `pkg/volume/secret`,
 `pkg/volume/projected`, `pkg/volume/csi`, `pkg/kubelet/volumemanager/populator`.
 """
@@ -21,6 +22,7 @@ from kubelet.view import (
     VolumeProjection,
 )
 from services.api.kinds.csidriver import DRIVERS
+from services.api.meta import Document
 
 CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
 CLAIMS: Final = "persistentvolumeclaims"
@@ -45,6 +47,8 @@ class Content(msgspec.Struct, frozen=True):
 
     keys: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
+    values: Document | None = None
+    """Its `data` as stored, for variables; None: it was read for a volume, which needs none."""
     problem: str = ""
     """Why it cannot be had; "": it is there."""
     is_missing: bool = False
