@@ -561,7 +561,6 @@ class Kubelet:
         """No container of the pod runs any more: its volumes are free, and no resize of it is under way."""
         self.table.ended(pod)
         self.runtime.volumes.release(pod.key)
-        self.references.release(pod.key)
         if self.volumes is not None:
             self.volumes.release(pod.key)
         self.resizes.forget(pod.key, now)

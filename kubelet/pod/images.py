@@ -134,7 +134,8 @@ def _found(pod: PodContext, container: Container, t: float) -> None:
 
 def _configure(pod: PodContext, container: Container, t: float) -> None:
     """Create the container, once what its variables refer to was read."""
-    if wanted := of_container(_spec_of(pod, container)):
+    spec = _spec_of(pod, container)
+    if (wanted := of_container(spec)) or variables_problem(pod.pod, spec, {}):
         container.become(ContainerState.CONFIG)
         pod.effects.append(ResolveReferences(container.name, wanted))
     else:

@@ -31,6 +31,7 @@ class ReferenceManager:
         self._users: dict[_Place, dict[WorkerKey, None]] = {}
         self._of_pod: dict[WorkerKey, dict[_Place, None]] = {}
         table.on(ResolveReferences, self._resolve)
+        table.on_forget = self._forget
 
     def _resolve(self, pod: Pod, effect: ResolveReferences, now: float) -> None:
         """A pod asks for what it refers to: read what was not read just now."""
@@ -67,8 +68,8 @@ class ReferenceManager:
                 self._of_pod.setdefault(done.key, {})[place] = None
         self._table.perform(pod, pod.references_read(done.container, answers, now), now)
 
-    def release(self, key: WorkerKey) -> None:
-        """The pod is over: forget what only it asked for."""
+    def _forget(self, key: WorkerKey) -> None:
+        """The pod is gone, and so are its logs: forget what only it asked for."""
         for place in self._of_pod.pop(key, ()):
             users = self._users[place]
             del users[key]
