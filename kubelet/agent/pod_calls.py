@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from kubelet.admission.handler import AdmissionHandler
+from kubelet.agent.claim_volumes import volume_of
 from kubelet.agent.node import NodeShell
-from kubelet.agent.reference_reads import volume_of
 from kubelet.dra.manager import ClaimManager
 from kubelet.effects import (
     CallUnbind,

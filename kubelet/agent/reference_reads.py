@@ -1,11 +1,12 @@
 """The calls that one node makes to learn what its pods refer to. Each pod's are a task of their own.
 
 Values of a ConfigMap or Secret are decoded for variables only, and stay in memory (X-SEC). Source: guarantees X-NR13,
-X-TOK3; upstream `pkg/kubelet/volumemanager/populator` (texts about claims), `pkg/volume/csi`.
+X-TOK3; upstream `pkg/volume/csi`.
 """
 
 import msgspec
 
+from kubelet.agent.claim_volumes import volume_of
 from kubelet.agent.node import NodeShell
 from kubelet.effects import ReadReferences
 from kubelet.references.manager import ReferenceManager
@@ -24,11 +25,9 @@ from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import UNREADABLE, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.csidriver import DRIVERS
-from services.api.kinds.persistentvolume import PersistentVolume
-from services.api.kinds.persistentvolumeclaim import BOUND, PersistentVolumeClaim
 from services.api.meta import Document, Key
 from services.api.wire import Request, encode
-from services.client.client import Client, request_of
+from services.client.client import request_of
 
 TOKEN_S = 3607
 
@@ -41,7 +40,6 @@ class _Keyed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _KEYED = msgspec.json.Decoder(_Keyed)
-_VOLUME, _CLAIM = msgspec.json.Decoder(PersistentVolume), msgspec.json.Decoder(PersistentVolumeClaim)
 
 
 class ReferenceReads:
@@ -132,23 +130,3 @@ _ABSENT = {
     "driver name {} not found in the list of registered CSI drivers",
     RUNTIME_CLASSES: 'runtimeclass.node.k8s.io "{}" not found',
 }
-
-
-async def volume_of(client: Client, name: Key) -> PersistentVolume:
-    """Return the volume of a claim. Raises: ValueError with why there is none that can be mounted; UnknownOutcome and
-    what a decoder raises."""
-    try:
-        claim = _CLAIM.decode(await client.get_raw(CLAIMS, name))
-    except ApiError as error:
-        raise ValueError(f"failed to fetch PVC from API server: {error.message}") from None
-    if claim.metadata.deletion_timestamp is not None:
-        raise ValueError("PVC is being deleted")
-    if claim.status.phase != BOUND:
-        raise ValueError("PVC is not bound")
-    if not claim.spec.volume_name:
-        raise ValueError("PVC has empty pvc.Spec.VolumeName")
-    try:
-        return _VOLUME.decode(await client.get_raw("persistentvolumes", Key("", claim.spec.volume_name)))
-    except ApiError as error:
-        text = f"failed to fetch PV {claim.spec.volume_name} from API server: {error.message}"
-        raise ValueError(text) from None

@@ -193,7 +193,7 @@ class Startup:
         """Claims whose volumes the controller had not attached when that was last looked at."""
         self._seq = 0
         """The record that has to be durable before drivers are called."""
-        self.mounts = Mounts(pod, now)
+        self.mounts = Mounts(pod.pod, now, reads_claims=not pod.node.volumes.is_controlled)
         self._until_s = now
         """So long volumes are waited for in this sync."""
         self._besides: Answers = {}
@@ -251,7 +251,8 @@ class Startup:
 
     def _resolve(self, t: float) -> None:
         """Look at what the volumes refer to that are not mounted yet; at nothing, where they refer to nothing."""
-        wanted = self.mounts.references(t) + ([] if self._besides else extras(self._pod))
+        pod = self._pod.pod
+        wanted = self.mounts.references(pod, t) + ([] if self._besides else extras(pod))
         if not wanted:
             self._resolved({}, t)
             return
@@ -265,10 +266,12 @@ class Startup:
 
     def _resolved(self, answers: Answers, t: float) -> None:
         pod = self._pod
-        self._besides = self._besides or {each: answers[each] for each in extras(pod)}
-        unprocessed, problem = self.mounts.take(answers, t)
-        if problem:
-            self._not_mounted(problem, t, unprocessed=unprocessed)
+        self._besides = self._besides or {each: answers[each] for each in extras(pod.pod)}
+        tried = self.mounts.take(pod.pod, answers, t)
+        for text in tried.failures:
+            pod.event("FailedMount", text, "Warning")
+        if tried.problem:
+            self._not_mounted(tried.problem, t, unprocessed=tried.unprocessed)
         elif self.mounts.names:
             self.stage, self.due_s = Stage.REFERENCES, min(self.mounts.next_s, self._until_s)
         else:
@@ -336,7 +339,7 @@ class Startup:
             self.due_s = max(self._until_s, t)
 
     def _unmounted(self) -> list[str]:
-        return sorted(self.mounts.names) or self._volume_names()
+        return self.mounts.names or self._volume_names()
 
     def _volume_names(self) -> list[str]:
         return [volume.name for volume in self._pod.pod.spec.volumes] or ["kube-api-access"]
@@ -406,7 +409,7 @@ class Startup:
         """The sandbox ended with the machine: make another."""
         self._pod.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
         self._pod.has_ip = False
-        self.mounts.begin(now)
+        self.mounts.begin(self._pod.pod, now)
         if self._uses_claims:
             # A new sandbox: whether the pod may use its claims is asked again, and drivers prepare them again.
             self.claims = ClaimState.FAILED

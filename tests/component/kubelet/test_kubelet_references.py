@@ -13,6 +13,7 @@ MOUNT = 'MountVolume.SetUp failed for volume "v" : '
 CLAIM = (
     "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: "
 )
+NO_CLAIM = f"{CLAIM}error processing PVC default/none: failed to fetch PVC from API server: "
 NO_DRIVER = (
     "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: "
     "driver name disk.example.com not found in the list of registered CSI drivers"
@@ -54,7 +55,7 @@ def is_running(pod):
     return pod["status"].get("phase") == "Running"
 
 
-async def told(w, reason):
+async def event_texts(w, reason):
     """What was said for that reason, each text with how often."""
     events, _ = await w.admin.list("events", namespace="default")
     return {each["message"]: each.get("count", 1) for each in events if each["reason"] == reason}
@@ -101,7 +102,7 @@ def test_a_container_whose_variables_cannot_be_had_waits_and_says_which(simulate
         await w.create("p", spec=spec)
         pod = await w.until_pod("p", lambda p: waiting(p).get("message"))
         await asyncio.sleep(0.1)
-        return waiting(pod), await told(w, "Failed")
+        return waiting(pod), await event_texts(w, "Failed")
 
     state, events = simulate(scenario)
 
@@ -134,7 +135,7 @@ def test_what_is_optional_there_or_not_mounted_holds_nothing_up(simulate, spec):
         await objects(w)
         await w.create("p", spec=spec)
         await w.until_pod("p", is_running, 5.0)
-        return await told(w, "FailedMount")
+        return await event_texts(w, "FailedMount")
 
     assert simulate(scenario) == {}
 
@@ -158,11 +159,7 @@ def test_what_is_optional_there_or_not_mounted_holds_nothing_up(simulate, spec):
             f'{MOUNT}[secret "one" not found, configmap "two" not found]',
         ),
         (mounting(csi={"driver": "disk.example.com"}), MOUNT + NO_DRIVER),
-        (
-            mounting(persistentVolumeClaim={"claimName": "none"}),
-            f"{CLAIM}error processing PVC default/none: failed to fetch PVC from API server: "
-            'persistentvolumeclaims "none" not found',
-        ),
+        (mounting(persistentVolumeClaim={"claimName": "none"}), f'{NO_CLAIM}persistentvolumeclaims "none" not found'),
         (
             mounting(
                 downwardAPI={
@@ -178,7 +175,7 @@ def test_a_volume_whose_source_cannot_be_had_is_named_with_what_is_missing(simul
         await objects(w)
         await w.create("p", spec=spec)
         await asyncio.sleep(0.3)
-        return waiting(await w.pod("p")), await told(w, "FailedMount")
+        return waiting(await w.pod("p")), await event_texts(w, "FailedMount")
 
     state, events = simulate(scenario)
 
@@ -207,7 +204,7 @@ def test_a_claim_without_a_volume_that_could_be_mounted_says_why(simulate, chang
             await w.admin.delete("persistentvolumeclaims", name)
         await w.create("p", spec=mounting(persistentVolumeClaim={"claimName": "db"}))
         await asyncio.sleep(0.3)
-        return await told(w, "FailedMount")
+        return await event_texts(w, "FailedMount")
 
     assert simulate(scenario) == {f"{CLAIM}error processing PVC default/db: {text}": 1}
 
@@ -218,7 +215,7 @@ def test_a_volume_is_tried_after_half_a_second_and_then_after_twice_as_long_each
         seen = []
         for at in (0.3, 1.0, 2.5, 6.0, 14.0, 60.0):
             await asyncio.sleep(at - sum(seen and [seen[-1][0]]))
-            seen.append((at, sum((await told(w, "FailedMount")).values())))
+            seen.append((at, sum((await event_texts(w, "FailedMount")).values())))
         await objects(w)
         pod = await w.until_pod("p", is_running, 10.0)
         return [count for _, count in seen], pod
@@ -235,7 +232,7 @@ def test_a_wait_for_volumes_is_given_up_after_two_minutes_and_goes_on_with_the_n
         await asyncio.sleep(125.0)
         await objects(w)
         await w.until_pod("p", is_running, 30.0)
-        return w.clock.now() - began, await told(w, "FailedMount")
+        return w.clock.now() - began, await event_texts(w, "FailedMount")
 
     took_s, events = simulate(scenario)
 
@@ -316,8 +313,7 @@ def test_a_pod_that_waits_ends_at_once_when_it_is_deleted(simulate, spec):
         await w.delete("p")
         began = w.clock.now()
         await w.until(lambda: not list(w.agent().machines()))
-        while await w.pod("p"):
-            await asyncio.sleep(0.01)
+        await w.until_pod("p", lambda pod: pod is None)
         return w.clock.now() - began
 
     assert simulate(scenario) < 1.0
@@ -331,7 +327,7 @@ def test_a_restarted_kubelet_goes_on_waiting(simulate):
         await w.start_kubelet()
         await objects(w)
         await w.until_pod("p", is_running, 20.0)
-        return await told(w, "FailedMount")
+        return await event_texts(w, "FailedMount")
 
     assert list(simulate(scenario)) == [f'{MOUNT}secret "login" not found']
 
@@ -353,7 +349,7 @@ def test_pull_secrets_that_are_missing_are_a_warning_and_no_more(simulate):
         await w.create("p", spec={"imagePullSecrets": names})
         await w.until_pod("p", is_running, 5.0)
         await asyncio.sleep(0.1)
-        return await told(w, "FailedToRetrieveImagePullSecret")
+        return await event_texts(w, "FailedToRetrieveImagePullSecret")
 
     text = "Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed."
     assert simulate(scenario) == {text: 1}
@@ -367,7 +363,7 @@ def test_a_pod_whose_runtime_class_is_gone_gets_no_sandbox_until_it_is_back(simu
         await w.admin.delete(RUNTIME_CLASSES, Key("", "fast"))
         await w.scheduler.bind(Key("default", "p"), uid, "n1")
         await asyncio.sleep(1.0)
-        said = await told(w, "FailedCreatePodSandBox")
+        said = await event_texts(w, "FailedCreatePodSandBox")
         await w.admin.create(RUNTIME_CLASSES, fast)
         await w.until_pod("p", is_running, 20.0)
         return said

@@ -142,7 +142,7 @@ def started(pod, images, until=5.0):
     return Life(pod, latency=("all=constant:0", "image=constant:0.005"), images=images).run(until)
 
 
-def told(life):
+def image_texts(life):
     """What was said of images."""
     return [a.message for _, a in life.log if isinstance(a, RecordEvent) and "image" in a.message.lower()]
 
@@ -159,7 +159,7 @@ def test_the_policy_never_takes_what_the_definition_names_or_a_pod_has_pulled(a_
     declared, pulled = NodeImages({"tool:1": 7}), NodeImages()
     started(tool(a_pod, "IfNotPresent"), pulled)
 
-    assert [told(started(tool(a_pod, "Never", "q"), images)) for images in (declared, pulled)] == [[PRESENT]] * 2
+    assert [image_texts(started(tool(a_pod, "Never", "q"), images)) for images in (declared, pulled)] == [[PRESENT]] * 2
 
 
 def test_a_pod_that_waits_for_an_image_with_the_policy_never_starts_once_another_pod_has_pulled_it(a_pod):
@@ -173,8 +173,8 @@ def test_a_pod_that_waits_for_an_image_with_the_policy_never_starts_once_another
 def test_an_image_is_pulled_once_with_the_policy_if_not_present_and_for_each_start_with_always(a_pod):
     once, always = NodeImages(), NodeImages()
 
-    assert [told(started(tool(a_pod, "IfNotPresent", n), once)) for n in "ab"] == [PULLED, [PRESENT]]
-    assert [told(started(tool(a_pod, "Always", n), always)) for n in "ab"] == [PULLED, PULLED]
+    assert [image_texts(started(tool(a_pod, "IfNotPresent", n), once)) for n in "ab"] == [PULLED, [PRESENT]]
+    assert [image_texts(started(tool(a_pod, "Always", n), always)) for n in "ab"] == [PULLED, PULLED]
 
 
 def test_a_pulled_image_of_a_script_is_asked_for_again_with_the_policy_always(a_pod):
@@ -189,7 +189,7 @@ def test_a_restarted_kubelet_knows_the_images_of_what_runs(a_pod):
     before, images = started(tool(a_pod, "Always"), NodeImages()), NodeImages()
     Life(tool(a_pod, "Always"), adopt=before.record, now=20, images=images)
 
-    assert told(started(tool(a_pod, "Never", "q"), images)) == [PRESENT]
+    assert image_texts(started(tool(a_pod, "Never", "q"), images)) == [PRESENT]
 
 
 @pytest.mark.parametrize(("policy", "reason"), [("Never", "ErrImageNeverPull"), ("IfNotPresent", "")])
@@ -203,4 +203,4 @@ def test_a_container_waits_for_the_images_of_the_volumes_that_it_mounts(a_pod, p
 
     states = [life.container(name)["state"].get("waiting", {}).get("reason", "") for name in ("main", "other")]
     assert states == [reason, ""]
-    assert ('Pulling image "model:1"' in told(life)) == (not reason)
+    assert ('Pulling image "model:1"' in image_texts(life)) == (not reason)

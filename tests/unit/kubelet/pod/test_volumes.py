@@ -101,8 +101,8 @@ def test_the_second_wait_in_vain_says_which_volumes_are_not_attached_to_who_may_
 
     life.run(270.0)
 
-    told = [each.message for _, each in life.log if isinstance(each, StartFailed)]
-    assert told == [unmounted("v0 v1", unattached="v1", problem="context deadline exceeded")]
+    messages = [each.message for _, each in life.log if isinstance(each, StartFailed)]
+    assert messages == [unmounted("v0 v1", unattached="v1", problem="context deadline exceeded")]
 
 
 def test_a_pod_whose_claims_cannot_be_read_says_that_no_volume_could_be_processed(a_pod):
