@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
+from kubelet.references.references import Reference
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
@@ -114,6 +115,17 @@ class ReadClaims(Effect, frozen=True):
     key: WorkerKey
     pod: KubeletPod
     names: tuple[str, ...]
+
+
+class ReadReferences(Effect, frozen=True):
+    """Read live what a pod refers to, and report with `references.references_read`. `container`: whose variables name
+    it; "": the pod's volumes do. `all`: with what was read just before."""
+
+    key: WorkerKey
+    pod: KubeletPod
+    container: str
+    wanted: tuple[Reference, ...]
+    all: tuple[Reference, ...]
 
 
 class ReadVolumes(Effect, frozen=True):
@@ -246,6 +258,14 @@ class PrepareDevices(Effect, frozen=True):
     """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
 
     container: str
+
+
+class ResolveReferences(Effect, frozen=True):
+    """A container is about to start, or "": the pod's volumes are about to be mounted: read what they name, then call
+    `references_read`."""
+
+    container: str
+    wanted: tuple[Reference, ...]
 
 
 class AttachVolumes(Effect, frozen=True):

@@ -43,6 +43,7 @@ from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
+from kubelet.references.manager import ReferenceManager
 from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
@@ -130,6 +131,7 @@ class Kubelet:
             on_rechecked=self._rechecked,
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
+        self.references = ReferenceManager(self.table, self.out)
         self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
         self.plugins = self._device_plugins(definition)
         self._staging: set[WorkerKey] = set()
@@ -597,7 +599,7 @@ class Kubelet:
     def _end(
         self, pod: Pod, now: float, cause: str, reason: str, message: str, grace_s: float = REMOVED_GRACE_S
     ) -> None:
-        is_disruption = cause not in ("rejected", "unbound")
+        is_disruption = cause not in ("rejected", "unbound", "over limit")
         ending = pod.terminate(now, grace_s, cause, reason=reason, message=message, disruption=is_disruption)
         self.table.perform(pod, ending, now)
 
@@ -701,12 +703,13 @@ class Kubelet:
             self.admission.capacity_came(now)  # who waits is refused now
 
     def _relieve_pressure(self, now: float) -> None:
-        """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""
-        if (victim := self.pressure.look(self.table.pods, now)) is not None:
+        """Look at what the node has left, and evict the pods that have to leave, if any (kubelet 7)."""
+        for victim in self.pressure.look(self.table.pods, now):
             pod = self.table.pods[victim.key]
             self.out.event(pod.pod, "Evicted", victim.message, "Warning")
             self.out.counts.add("kubelet_evictions", victim.signal)
-            self._end(pod, now, "evicted", "Evicted", victim.message, victim.grace_s)
+            cause = "evicted" if victim.is_disruption else "over limit"
+            self._end(pod, now, cause, "Evicted", victim.message, victim.grace_s)
         if self.pressure.wants_images_gone:
             self.node.reclaim_images(now)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.api.kinds.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec
+from services.api.kinds.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec, Volume
 from services.api.meta import View
 
 
@@ -112,17 +112,138 @@ class SecurityContext(View, frozen=True):
     app_armor_profile: AppArmorProfile | None = None
 
 
+class KeySelector(View, frozen=True):
+    """One key of a ConfigMap or Secret."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class ResourceFieldSelector(View, frozen=True):
+    """A resource of a container; "": of the one that names it."""
+
+    container_name: str = ""
+    resource: str = ""
+    divisor: str | int = ""
+
+
+class ObjectFieldSelector(View, frozen=True):
+    """A field of the pod."""
+
+    field_path: str = ""
+
+
+class EnvVarSource(View, frozen=True):
+    """Where the value of a variable is."""
+
+    field_ref: ObjectFieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+
+
 class EnvVar(View, frozen=True):
     """A variable; where its value is elsewhere, `value` is ""."""
 
     name: str = ""
     value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class ObjectSource(View, frozen=True):
+    """A ConfigMap or Secret, of which each key is a variable."""
+
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFromSource(View, frozen=True):
+    """Variables that come from an object as a whole."""
+
+    prefix: str = ""
+    config_map_ref: ObjectSource | None = None
+    secret_ref: ObjectSource | None = None
+
+
+class VolumeUse(View, frozen=True):
+    """A volume that a container mounts, or has as a device."""
+
+    name: str = ""
+
+
+class KeyToPath(View, frozen=True):
+    """A key that becomes a file."""
+
+    key: str = ""
+
+
+class ObjectVolume(View, frozen=True):
+    """A ConfigMap or Secret as files: of all keys, or of `items`. A secret volume says `secretName`."""
+
+    name: str = ""
+    secret_name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    optional: bool = False
+
+
+class TokenProjection(View, frozen=True):
+    """A token of the pod's service account."""
+
+    audience: str = ""
+
+
+class DownwardItem(View, frozen=True):
+    """A file of the downward API."""
+
+    resource_field_ref: ResourceFieldSelector | None = None
+
+
+class DownwardVolume(View, frozen=True):
+    """Files of the downward API."""
+
+    items: tuple[DownwardItem, ...] = ()
+
+
+class VolumeProjection(View, frozen=True):
+    """One source of a projected volume."""
+
+    config_map: ObjectVolume | None = None
+    secret: ObjectVolume | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
+    service_account_token: TokenProjection | None = None
+
+
+class ProjectedVolume(View, frozen=True):
+    """Several sources in one directory."""
+
+    sources: tuple[VolumeProjection, ...] = ()
+
+
+class EmptyDir(View, frozen=True):
+    """A directory that lives as long as the pod; `medium` Memory: in memory."""
+
+    medium: str = ""
+    size_limit: str | int | float | None = None
+
+
+class KubeletVolume(Volume, frozen=True):
+    """A volume and what only a node looks at."""
+
+    config_map: ObjectVolume | None = None
+    secret: ObjectVolume | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
+    projected: ProjectedVolume | None = None
+    empty_dir: EmptyDir | None = None
 
 
 class KubeletContainer(Container, frozen=True):
     """A container and what only a node looks at."""
 
     env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeUse, ...] = ()
+    volume_devices: tuple[VolumeUse, ...] = ()
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -162,6 +283,9 @@ class KubeletPodSpec(PodSpec, frozen=True):
     security_context: PodSecurityContext | None = None
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
     host_users: bool | None = None
+    volumes: tuple[KubeletVolume, ...] = ()
+    image_pull_secrets: tuple[ObjectSource, ...] = ()
+    runtime_class_name: str = ""
 
 
 class KubeletPod(Pod, frozen=True):

@@ -63,7 +63,7 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
             return sub == "" and verb == "get" and _has_volume(node, request, lookup, listing)
         case "serviceaccounts":
             return sub == "token" and verb == "create" and _runs_as(node, request, listing)
-        case "csidrivers.storage.k8s.io" | "services":
+        case "csidrivers.storage.k8s.io" | "runtimeclasses.node.k8s.io" | "services":
             return sub == "" and verb in ("get", "list", "watch")
         case "volumeattachments.storage.k8s.io":
             return sub == "" and verb == "get" and is_bound_to(lookup(request.resource, "", name), node)

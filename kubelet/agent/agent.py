@@ -18,6 +18,7 @@ from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
 from kubelet.agent.pod_calls import PodCalls
+from kubelet.agent.reference_reads import ReferenceReads
 from kubelet.agent.slice_stages import STAGE_SLICE
 from kubelet.agent.stage_player import STAGE_TIMERS, StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
@@ -35,6 +36,7 @@ from kubelet.effects import (
     ReadClaims,
     ReadNode,
     ReadPod,
+    ReadReferences,
     ReadVolumes,
     RecordEvent,
     RecordNodeEvent,
@@ -55,10 +57,12 @@ from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.pod import Pod
 from kubelet.pod.status import waiting_reason
-from kubelet.runtime.behavior import spoken
+from kubelet.references.references import containers_of
+from kubelet.runtime.behavior import literal_environment, spoken
 from kubelet.runtime.boots import Boot, boot_id_of
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
+from kubelet.runtime.projections import environment
 from kubelet.runtime.records import PodRecord
 from kubelet.runtime.script import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
@@ -109,6 +113,7 @@ class Agent(NodeShell):
         self.calls = PodCalls(
             self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims, kubelet.volumes
         )
+        self.reads = ReferenceReads(self, kubelet.references)
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.knows_stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
@@ -519,6 +524,7 @@ class Agent(NodeShell):
             ReadPod: task(self._read_pod),
             ReadNode: task(self._read_node),
             ReadClaims: task(calls.read_claims),
+            ReadReferences: task(self.reads.references),
             ReadVolumes: task(calls.read_volumes),
             ReadAttached: task(calls.read_attached),
             WipeSlices: task(calls.wipe_slices),
@@ -618,6 +624,14 @@ class Agent(NodeShell):
 
     # --- logs ---
 
+    def _environment(self, pod: Pod, name: str) -> dict[str, str]:
+        """Return the variables that the container was last started with, those that name services apart."""
+        spec = next(each for each in containers_of(pod.pod) if each.name == name)
+        if not (spec.env or spec.env_from):
+            return dict(literal_environment(spec))
+        objects = self.kubelet.references.objects(pod.pod.metadata.namespace, spec)
+        return environment(_document(pod), msgspec.to_builtins(spec), objects, self.definition.allocatable(), {})
+
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
         pods = self.kubelet.table.pods.values()
@@ -628,8 +642,17 @@ class Agent(NodeShell):
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
         reason = waiting_reason(pod, found)
-        speaks = partial(spoken, pod.pod, container)
+        speaks = partial(spoken, pod.pod, container, self._environment(pod, container))
         return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
+
+
+def _document(pod: Pod) -> Document:
+    """Return what the downward API may say of a pod that is here."""
+    found: Document = msgspec.to_builtins(pod.pod)
+    found.setdefault("spec", {})["nodeName"] = pod.node.name
+    address = {"podIP": pod.pod_ip, "podIPs": [{"ip": pod.pod_ip}]}
+    found["status"] = {**address, "hostIP": pod.node.host_ip, "hostIPs": [{"ip": pod.node.host_ip}]}
+    return found
 
 
 def _facts(node: Node) -> NodeFacts:

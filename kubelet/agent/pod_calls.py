@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from kubelet.admission.handler import AdmissionHandler
+from kubelet.agent.claim_volumes import volume_of
 from kubelet.agent.node import NodeShell
 from kubelet.dra.manager import ClaimManager
 from kubelet.effects import (
@@ -36,8 +37,6 @@ from kubelet.volumes.manager import VolumeManager
 from services.api.errors import UNREADABLE, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.csidriver import DRIVERS, CSIDriver
 from services.api.kinds.node import Node
-from services.api.kinds.persistentvolume import PersistentVolume
-from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
@@ -49,7 +48,6 @@ log = structlog.get_logger()
 
 SLICES_RETRY_MIN_S, SLICES_RETRY_MAX_S = 1.0, 300.0
 _NODE, _DRIVER = msgspec.json.Decoder(Node), msgspec.json.Decoder(CSIDriver)
-_VOLUME, _CLAIM_OF_VOLUME = msgspec.json.Decoder(PersistentVolume), msgspec.json.Decoder(PersistentVolumeClaim)
 _POD, _CLAIM = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(ResourceClaim)
 
 
@@ -227,7 +225,7 @@ class PodCalls:
         problem = ""
         for claim in claims_of(wanted.pod):
             try:
-                volume = await self._volume_of(claim)
+                volume = await volume_of(self._node.client, claim)
                 if volume.spec.csi is not None and await self._is_attached(volume.spec.csi.driver):
                     found[claim] = volume.unique_name
             except (ApiError, UnknownOutcome, *UNREADABLE, ValueError) as error:
@@ -236,13 +234,6 @@ class PodCalls:
         assert self._volumes is not None
         self._volumes.volumes_read(wanted.key, problem or found, self._node.now())
         self._node.drain()
-
-    async def _volume_of(self, name: Key) -> PersistentVolume:
-        """Return the volume of a claim. Raises: ValueError when it has none, and what a read raises."""
-        claim = _CLAIM_OF_VOLUME.decode(await self._node.client.get_raw("persistentvolumeclaims", name))
-        if claim.status.phase != "Bound" or not claim.spec.volume_name:
-            raise ValueError("PVC is not bound")
-        return _VOLUME.decode(await self._node.client.get_raw("persistentvolumes", Key("", claim.spec.volume_name)))
 
     async def _is_attached(self, driver: str) -> bool:
         """Whether the controller attaches volumes of this CSI driver; it does when there is no CSIDriver."""

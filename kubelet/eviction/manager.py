@@ -1,8 +1,9 @@
 """When a node runs short, whom it evicts: thresholds, pressure, ranking, and the words for it. Pure.
 
 Every ten seconds the node looks at what is left. A threshold that was crossed turns a condition, which lasts until
-five minutes after the last crossing; a soft one must stay crossed for its grace period. Then one pod is evicted a
-round: first those that use more than they asked for, then the least important, then the greediest.
+five minutes after the last crossing; a soft one must stay crossed for its grace period. Pods that are over a limit of
+their local storage leave, whatever the node has left. Only when there are none, one pod is evicted a round: first those
+that use more than they asked for, then the least important, then the greediest.
 Source: kubelet 7; upstream `pkg/kubelet/eviction` (order of thresholds, ranking, messages).
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTimer
+from kubelet.eviction.local_storage import STORAGE, excess
 from kubelet.eviction.signals import Eviction, Threshold, thresholds
 from kubelet.managers.allocation import Rejection
 from kubelet.pod.pod import Pod
@@ -18,7 +20,7 @@ from kubelet.pod.states import PodState
 from kubelet.runtime import usage
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.kinds.node import Taint
-from services.api.metrics.usage import MEMORY_ANNOTATION, Curves, memory_used, value_at
+from services.api.metrics.usage import EMPTY_DIR, MEMORY_ANNOTATION, Curves, memory_used, value_at
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
 from services.api.taints import NO_SCHEDULE, untolerated
@@ -44,19 +46,24 @@ class PodUse(msgspec.Struct, frozen=True):
     key: WorkerKey
     pod: KubeletPod
     containers: tuple[ContainerUse, ...]
+    volumes: dict[str, int] = {}
+    """Bytes in each emptyDir on the node's disk."""
+    is_leaving: bool = False
 
     def total(self, resource: str) -> int:
-        """Return the sum over its containers."""
-        return sum(c.used.get(resource, 0) for c in self.containers)
+        """Return the sum over its containers, with what is in its volumes."""
+        written = sum(self.volumes.values()) if resource == STORAGE else 0
+        return written + sum(c.used.get(resource, 0) for c in self.containers)
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """Who leaves, how fast, and what is said about it."""
+    """Who leaves, how fast, and what is said about it. `is_disruption`: the node is short, not the pod over a limit."""
 
     key: WorkerKey
     grace_s: float
     message: str
     signal: str
+    is_disruption: bool = True
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -66,6 +73,8 @@ class Look(msgspec.Struct, frozen=True):
     victim: Victim | None = None
     has_turned: bool = False
     is_of_images: bool = False
+    over: tuple[Victim, ...] = ()
+    """Pods that are over a limit of their own: they leave, and no other in this round."""
 
 
 class Pressure:
@@ -76,7 +85,7 @@ class Pressure:
         self._transition_s, self._max_pod_grace_s = chosen.pressure_transition_period, chosen.max_pod_grace_period
         self._since_s: dict[int, float] = {}
         self._seen_s: dict[str, float] = {}
-        self._leaving: WorkerKey | None = None
+        self._leaving: frozenset[WorkerKey] = frozenset()
         self._leaving_until_s = 0.0
         self.conditions: tuple[str, ...] = ()
 
@@ -98,16 +107,19 @@ class Pressure:
             sorted(kind for kind, seen_s in self._seen_s.items() if now - seen_s < self._transition_s or seen_s == now)
         )
         has_turned, self.conditions = held != self.conditions, held
-        if self._leaving is not None and now < self._leaving_until_s and any(p.key == self._leaving for p in pods):
+        if now < self._leaving_until_s and any(p.key in self._leaving for p in pods):
             return Look(has_turned=has_turned)
-        self._leaving = None
+        self._leaving = frozenset()
+        if over := _over_limits(pods):
+            self._leaving, self._leaving_until_s = frozenset(v.key for v in over), now + CLEANUP_WAIT_S
+            return Look(has_turned=has_turned, over=over)
         due = [t for i, t in crossed if t.grace_s is None or now - self._since_s[i] >= t.grace_s]
         if not due:
             return Look(has_turned=has_turned)
         threshold = due[0]
         victim = self._victim(threshold, left[threshold.signal.usage], pods)
         if victim is not None:
-            self._leaving, self._leaving_until_s = victim.key, now + CLEANUP_WAIT_S
+            self._leaving, self._leaving_until_s = frozenset((victim.key,)), now + CLEANUP_WAIT_S
         return Look(threshold.signal.resource, victim, has_turned, threshold.signal.usage == "imagefs")
 
     def are_too_many_images(self, total: int) -> bool:
@@ -135,6 +147,17 @@ class Pressure:
             if tolerates or qos_class(pod) != "BestEffort":
                 return None
         return Rejection("Evicted", f"The node had condition: [{' '.join(self.conditions)}]. ")
+
+
+def _over_limits(pods: Sequence[PodUse]) -> tuple[Victim, ...]:
+    """Return the pods that are over a limit of their local storage; critical ones are never evicted."""
+    found: list[Victim] = []
+    for use in pods:
+        written = {c.name: c.used.get(STORAGE, 0) for c in use.containers}
+        if use.is_leaving or is_critical(use.pod) or (over := excess(use.pod, use.volumes, written)) is None:
+            continue
+        found.append(Victim(use.key, HARD_GRACE_S, over[1], over[0], is_disruption=False))
+    return tuple(found)
 
 
 def _rank(use: PodUse, resource: str) -> tuple[bool, int, int, str, str]:
@@ -208,7 +231,7 @@ class NodePressure:
         self.is_looking = True
         self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", NODE_KEY))
 
-    def look(self, workers: Mapping[WorkerKey, Pod], now: float) -> Victim | None:
+    def look(self, workers: Mapping[WorkerKey, Pod], now: float) -> tuple[Victim, ...]:
         """Look now, and again later if anything may change; return who must leave."""
         here = [w for w in workers.values() if w.state != PodState.TERMINATED]
         own = self.own_use(now)
@@ -224,7 +247,7 @@ class NodePressure:
             self._look_later(now)
         else:
             self.is_looking = False
-        return look.victim
+        return look.over if look.victim is None else (look.victim,)
 
     def own_use(self, now: float) -> dict[str, int]:
         """Return what the node itself uses, pods and images apart."""
@@ -248,4 +271,20 @@ def _use(worker: Pod, now: float) -> PodUse:
             used = usage.used(pod, container.name, now - container.started_s)
             memory = used.get("memory", memory_used(pod.metadata.annotations, container.name))
             found.append(container_use(pod, container.name, {**used, "memory": memory}))
-    return PodUse(worker.key, pod, tuple(found))
+    return PodUse(worker.key, pod, tuple(found), _written(worker, now), worker.termination is not None)
+
+
+def _written(worker: Pod, now: float) -> dict[str, int]:
+    """Return what is in each emptyDir on disk: what containers that run have written, and what others left there."""
+    pod, found = worker.pod, dict[str, int]()
+    on_disk = {v.name for v in pod.spec.volumes if v.empty_dir is not None and v.empty_dir.medium in ("", "Default")}
+    if not on_disk:
+        return found
+    for container in worker.containers:
+        if not container.has_run:
+            continue
+        age_s = (now if container.is_running else container.finished_s) - container.started_s
+        for name, amount in usage.used(pod, container.name, age_s).items():
+            if (volume := name.removeprefix(EMPTY_DIR)) in on_disk and volume != name:
+                found[volume] = found.get(volume, 0) + amount
+    return found

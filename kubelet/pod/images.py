@@ -1,36 +1,49 @@
 """The images of a pod's containers: looked for, pulled, and pulled again after a failure. Pure.
 
-Unless a container's script says otherwise its image is on the node, and what one pod has pulled is there for all
-(`NodeImages`). A pull that fails is tried again when the pod is synced and its back-off is over: after 10 s, then 20 s
-more, up to 5 min. Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons).
+A node has the images that its definition names and those that its pods have pulled (`NodeImages`). Whether one is
+pulled is its policy's affair. A pull takes no time unless a script says otherwise, or the image was deleted.
+One that fails is tried again when the pod is synced and its back-off is over: after 10 s, then 20 s more, up to 5 min.
+The images of the volumes that a container mounts come before its own.
+Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons), KEP-4639.
 """
 
-from kubelet.effects import PrepareDevices
+from kubelet.effects import PrepareDevices, ResolveReferences
 from kubelet.pod.container import Container, Pull
 from kubelet.pod.context import SYNC_S, PodContext
 from kubelet.pod.states import ContainerState
+from kubelet.references.references import Answers, of_container, variables_problem
 from kubelet.view import KubeletContainer
+from services.api.times import Duration
 
 PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
+NEVER_PULLED = "ErrImageNeverPull"
+NEVER = 'Container image "{}" is not present with pull policy of Never'
+PRESENT = 'Container image "{}" already present on machine and can be accessed by the pod'
 
 
 def step(pod: PodContext, container: Container, t: float) -> bool:
-    """Look for the image, end a pull, or sync one that waits. Return whether the container must wait for it."""
+    """Look for the images, end a pull, or sync one that waits. Return whether the container must wait for them."""
     image, script, pull = container.image, container.script, _pull_of(pod, container)
-    policy = _spec_of(pod, container).image_pull_policy if pull is not None else ""
-    if pull is None or pull.is_done or (policy != "Always" and image in pod.node.images.present):
-        pod.event(
-            "Pulled",
-            f'Container image "{image}" already present on machine and can be accessed by the pod',
-            of=container,
-        )
+    spec, images = _spec_of(pod, container), pod.node.images
+    policy = spec.image_pull_policy
+    if spec.volume_mounts and (text := _volume_image_problem(pod, spec, t)):
+        _failed(pod, container, t, NEVER_PULLED, text)
+        return True
+    is_here = image in images.present or (image in images.fetched if pull is None else pull.is_done)
+    if is_here and policy != "Always":
+        pod.event("Pulled", PRESENT.format(image), of=container)
         _found(pod, container, t)
         return False
     if policy == "Never":
-        text = f'Container image "{image}" is not present with pull policy of Never'
-        pod.event("ErrImageNeverPull", text, "Warning", of=container)
-        _failed(pod, container, t, "ErrImageNeverPull", text)
+        text = NEVER.format(image)
+        pod.event(NEVER_PULLED, text, "Warning", of=container)
+        _failed(pod, container, t, NEVER_PULLED, text)
         return True
+    if pull is None:
+        took_s = pod.draw("image", container)
+        _fetch(pod, image, _pulled_text(image, took_s, took_s, images.present.get(image, 0)), of=container)
+        _found(pod, container, t)
+        return False
     if container.state == ContainerState.PULLING:
         return _pulled(pod, container, pull, t)
     if container.state == ContainerState.STUCK and t < pull.failed_s + pull.backoff_s:
@@ -48,6 +61,31 @@ def step(pod: PodContext, container: Container, t: float) -> bool:
         pod.node.images.expect(image, end_s)
     container.become(ContainerState.PULLING, end_s)
     return False
+
+
+def _fetch(pod: PodContext, image: str, text: str, of: Container | None = None) -> None:
+    """Have an image that takes no time."""
+    pod.event("Pulling", f'Pulling image "{image}"', of=of)
+    pod.node.images.fetched[image] = None
+    pod.event("Pulled", text, of=of)
+
+
+def _volume_image_problem(pod: PodContext, spec: KubeletContainer, t: float) -> str:
+    """Have the images that the container mounts; return what is wrong with the last that cannot be had."""
+    used, images = {use.name for use in spec.volume_mounts}, pod.node.images
+    problem = ""
+    for volume in pod.pod.spec.volumes:
+        if volume.image is None or volume.name not in used:
+            continue
+        image, policy = volume.image.reference, volume.image.pull_policy
+        if policy != "Always" and (image in images.present or image in images.fetched):
+            continue
+        if policy == "Never":
+            problem = NEVER.format(image)
+            pod.event(NEVER_PULLED, problem, "Warning")
+        else:
+            _fetch(pod, image, _pulled_text(image, 0.0, 0.0, images.present.get(image, 0)))
+    return problem
 
 
 def _pull_of(pod: PodContext, container: Container) -> Pull | None:
@@ -68,15 +106,15 @@ def _pulled(pod: PodContext, container: Container, pull: Pull, t: float) -> bool
         return True
     pull.is_done, pull.done_s = True, t
     pod.node.images.add(image, pull.took_s, t)
-    times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
-    size = pod.node.images.present[image]
-    pod.event("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.', of=container)
+    text = _pulled_text(image, pull.took_s, pull.waited_s, pod.node.images.present[image])
+    pod.event("Pulled", text, of=container)
     _found(pod, container, t)
     return False
 
 
 def recover(pod: PodContext, container: Container, now: float) -> None:
     """An earlier kubelet started the container, so its image is here."""
+    pod.node.images.fetched[container.image] = None
     if container.script.must_pull:
         container.pull.is_done = True
         pod.node.images.add(container.image, container.script.pull_s, now)
@@ -91,16 +129,44 @@ def _found(pod: PodContext, container: Container, t: float) -> None:
         container.become(ContainerState.DEVICES)
         pod.effects.append(PrepareDevices(container.name))
     else:
+        _configure(pod, container, t)
+
+
+def _configure(pod: PodContext, container: Container, t: float) -> None:
+    """Create the container, once what its variables refer to was read."""
+    spec = _spec_of(pod, container)
+    if (wanted := of_container(spec)) or variables_problem(pod.pod, spec, {}):
+        container.become(ContainerState.CONFIG)
+        pod.effects.append(ResolveReferences(container.name, wanted))
+    else:
         container.become(ContainerState.CREATE, t + pod.draw("create", container))
+
+
+def references_read(pod: PodContext, container: Container, answers: Answers, now: float) -> str:
+    """Create the container if its variables can be had; return why not."""
+    problem = variables_problem(pod.pod, _spec_of(pod, container), answers)
+    if not problem:
+        container.become(ContainerState.CREATE, now + pod.draw("create", container))
+    return problem
 
 
 def devices_prepared(pod: PodContext, container: Container, problem: str, now: float) -> None:
     """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
     if not problem:
-        container.become(ContainerState.CREATE, now + pod.draw("create", container))
+        _configure(pod, container, now)
         return
     pod.event("Failed", f"Error: {problem}", "Warning", of=container)
     container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)
+
+
+def _pulled_text(image: str, took_s: float, waited_s: float, size: int) -> str:
+    times = f"in {_spelt(took_s)} ({_spelt(waited_s)} including waiting)"
+    return f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.'
+
+
+def _spelt(seconds: float) -> str:
+    """Return a time in whole milliseconds, as Go prints a duration."""
+    return Duration(int(seconds * 1000 + 0.5) / 1000).text
 
 
 def _failed(pod: PodContext, container: Container, t: float, reason: str, message: str) -> None:

@@ -18,6 +18,7 @@ from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
 from kubelet.pod.startup import ClaimState, Startup
 from kubelet.pod.states import ContainerState, PodState
+from kubelet.references.references import Answers
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.probers import probes_of
@@ -203,6 +204,18 @@ class Pod(PodContext):
             images.devices_prepared(self, container, problem, now)
             if problem:
                 status.refresh(self, now)
+        return self.advance(now)
+
+    def references_read(self, name: str, answers: Answers, now: float) -> list[Effect]:
+        """What the variables of a container refer to was read, or "": what the pod's volumes refer to."""
+        if not name:
+            self.startup.references_read(answers, now)
+            return self.advance(now)
+        container = next((c for c in self.containers if c.name == name and c.state == _C.CONFIG), None)
+        if container is not None and (problem := images.references_read(self, container, answers, now)):
+            self.startup.faults.stop_container(container, "CreateContainerConfigError", problem, now)
+            status.refresh(self, now)
+            self._next_container(now)
         return self.advance(now)
 
     def process_ended(self, name: str, code: int, now: float) -> list[Effect]:

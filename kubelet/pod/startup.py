@@ -15,11 +15,14 @@ from kubelet.effects import (
     CallDrivers,
     PodRejected,
     PrepareClaims,
+    ResolveReferences,
     StartFailed,
     UnprepareClaims,
 )
 from kubelet.pod.container import Container
 from kubelet.pod.context import PodContext
+from kubelet.pod.mounts import Mounts, extras
+from kubelet.references.references import RUNTIME_CLASSES, SECRETS, Answers
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.script import (
     ATTACH,
@@ -35,6 +38,7 @@ from kubelet.runtime.script import (
     StartFaults,
 )
 from kubelet.runtime.volumes import MESSAGE, REASON, claims_of
+from kubelet.timers import EARLY_S
 from services.api.meta import Key
 
 RETRY_S, TRANSIENT_RETRY_S, RETRY_JITTER = 10.0, 1.0, 0.5
@@ -55,6 +59,8 @@ _THRESHOLDS = {
 }
 """How many failures, over how many seconds at least, make a pod one that may be unbound (kubelet-unbinding 6.1)."""
 NO_FAULTS = StartFaults()
+LATE = "context deadline exceeded"
+"""What is said of volumes that were waited for in vain."""
 
 
 class Faults:
@@ -115,12 +121,15 @@ class Faults:
                 continue
             if stage == START:
                 self._pod.event("Created", "Container created", of=container)
-            text = _ERRORS[stage].format(container.name)
-            self._pod.event("Failed", f"Error: {text}", "Warning", of=container)
-            container.wait_for_sync(self.retry_at_s(t), reason, text)
-            self.count("RunContainerError", text, t)
+            self.stop_container(container, reason, _ERRORS[stage].format(container.name), t)
             return True
         return False
+
+    def stop_container(self, container: Container, reason: str, text: str, t: float) -> None:
+        """Have a container wait for the next sync of its pod, because it cannot be created."""
+        self._pod.event("Failed", f"Error: {text}", "Warning", of=container)
+        container.wait_for_sync(self.retry_at_s(t), reason, text)
+        self.count("RunContainerError", text, t)
 
 
 class ClaimState(IntEnum):
@@ -149,17 +158,19 @@ class Stage(IntEnum):
 
     WORKER = 0
     """The pod worker, or the next sync after a failure."""
-    UNMOUNTED = 1
+    REFERENCES = 1
+    """What its volumes refer to: the next look at it; without `due_s`: the answers of this one."""
+    UNMOUNTED = 2
     """Volumes, by a try that fails; without `due_s` the pod is being rejected for them."""
-    ATTACH = 2
+    ATTACH = 3
     """The attach/detach controller, until `due_s` at most."""
-    MOUNT = 3
+    MOUNT = 4
     """Volumes, by a try that succeeds."""
-    CLAIMS = 4
+    CLAIMS = 5
     """The pod's claims, or their next try."""
-    SANDBOX = 5
+    SANDBOX = 6
     """The sandbox and its network."""
-    CONTAINERS = 6
+    CONTAINERS = 7
     """Nothing more, for good: containers may start."""
 
 
@@ -170,7 +181,7 @@ class Startup:
     Invariant: the pod ends only when `claims` is NONE or RELEASED.
     """
 
-    __slots__ = ("_pod", "_seq", "claims", "due_s", "faults", "stage", "unattached")
+    __slots__ = ("_besides", "_pod", "_seq", "_until_s", "claims", "due_s", "faults", "mounts", "stage", "unattached")
 
     def __init__(self, pod: PodContext, now: float) -> None:
         self._pod = pod
@@ -182,6 +193,11 @@ class Startup:
         """Claims whose volumes the controller had not attached when that was last looked at."""
         self._seq = 0
         """The record that has to be durable before drivers are called."""
+        self.mounts = Mounts(pod.pod, now, reads_claims=not pod.node.volumes.is_controlled)
+        self._until_s = now
+        """So long volumes are waited for in this sync."""
+        self._besides: Answers = {}
+        """What was read of the pod's pull secrets and its runtime class."""
 
     @property
     def is_done(self) -> bool:
@@ -199,11 +215,13 @@ class Startup:
             case Stage.WORKER:
                 self._pod.reach("worker")
                 self._mount(t)
-            case Stage.UNMOUNTED:
-                self._not_mounted("context deadline exceeded", t)
+            case Stage.REFERENCES if t + EARLY_S < self._until_s:
+                self._resolve(t)
+            case Stage.REFERENCES | Stage.UNMOUNTED:
+                self._not_mounted(LATE, t)
             case Stage.ATTACH:
                 self._pod.effects.append(AttachGivenUp())
-                self._not_mounted("context deadline exceeded", t, unattached=self._names_of(self.unattached))
+                self._not_mounted(LATE, t, unattached=self._names_of(self.unattached))
             case Stage.MOUNT | Stage.CLAIMS if self._uses_claims and self.claims != ClaimState.PREPARED:
                 self._pod.reach("mount")
                 self.stage, self.due_s = Stage.CLAIMS, None
@@ -228,9 +246,42 @@ class Startup:
         if claims and pod.node.volumes.refuses(claims):
             pod.effects.append(PodRejected(REASON, MESSAGE))
             return
-        if claims and pod.node.volumes.is_controlled:
-            self.stage, self.due_s = Stage.ATTACH, t + VOLUME_WAIT_S
-            pod.effects.append(AttachVolumes())
+        self._until_s, self._besides = t + VOLUME_WAIT_S, {}
+        self._resolve(t)
+
+    def _resolve(self, t: float) -> None:
+        """Look at what the volumes refer to that are not mounted yet; at nothing, where they refer to nothing."""
+        pod = self._pod.pod
+        wanted = self.mounts.references(pod, t) + ([] if self._besides else extras(pod))
+        if not wanted:
+            self._resolved({}, t)
+            return
+        self.stage, self.due_s = Stage.REFERENCES, None
+        self._pod.effects.append(ResolveReferences("", tuple(dict.fromkeys(wanted))))
+
+    def references_read(self, answers: Answers, now: float) -> None:
+        """Take what was read."""
+        if self.stage == Stage.REFERENCES and self.due_s is None and self._pod.termination is None:
+            self._resolved(answers, now)
+
+    def _resolved(self, answers: Answers, t: float) -> None:
+        pod = self._pod
+        self._besides = self._besides or {each: answers[each] for each in extras(pod.pod)}
+        tried = self.mounts.take(pod.pod, answers, t)
+        for text in tried.failures:
+            pod.event("FailedMount", text, "Warning")
+        if tried.problem:
+            self._not_mounted(tried.problem, t, unprocessed=tried.unprocessed)
+        elif self.mounts.names:
+            self.stage, self.due_s = Stage.REFERENCES, min(self.mounts.next_s, self._until_s)
+        else:
+            self._attach(t)
+
+    def _attach(self, t: float) -> None:
+        claims = claims_of(self._pod.pod)
+        if claims and self._pod.node.volumes.is_controlled:
+            self.stage, self.due_s = Stage.ATTACH, max(self._until_s, t)
+            self._pod.effects.append(AttachVolumes())
             return
         self._set_up(claims, (), t)
 
@@ -255,12 +306,17 @@ class Startup:
     def _not_mounted(
         self, problem: str, t: float, *, unattached: Sequence[str] = (), unprocessed: Sequence[str] = ()
     ) -> None:
+        """End the sync: the pod's volumes were not mounted. That they were waited for in vain is no event of its own
+        (upstream's syncPod says nothing of a wait that was interrupted)."""
         text = (
-            f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._volume_names())}], "
+            f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._unmounted())}], "
             f"unattached volumes=[{' '.join(unattached)}], "
             f"failed to process volumes=[{' '.join(unprocessed)}]: {problem}"
         )
-        self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedMount", text, t)
+        if problem != LATE:
+            self._pod.event("FailedMount", text, "Warning")
+        self.stage, self.due_s = Stage.WORKER, self.faults.retry_at_s(t)
+        self.faults.count("FailedMount", text, t)
 
     def _set_up(self, claims: Sequence[Key], attached: Sequence[Key], t: float) -> None:
         """Mount the volumes, of which `attached` wait for nothing else."""
@@ -277,10 +333,13 @@ class Startup:
             text = f'MountVolume.SetUp failed for volume "{self._volume_names()[0]}" : mount failed: exit status 32'
             pod.event("FailedMount", text, "Warning")
         # Mounting is tried over and over within the wait; it succeeds as soon as it can.
-        if until is None or until + takes_s < t + VOLUME_WAIT_S:
+        if until is None or until + takes_s < max(self._until_s, t + takes_s):
             self.stage, self.due_s = Stage.MOUNT, (t if until is None else until) + takes_s
         else:
-            self.due_s = t + VOLUME_WAIT_S
+            self.due_s = max(self._until_s, t)
+
+    def _unmounted(self) -> list[str]:
+        return self.mounts.names or self._volume_names()
 
     def _volume_names(self) -> list[str]:
         return [volume.name for volume in self._pod.pod.spec.volumes] or ["kube-api-access"]
@@ -321,6 +380,16 @@ class Startup:
         return True
 
     def _make_sandbox(self, t: float) -> bool:
+        lacking = [each.name for each, read in self._besides.items() if each.resource == SECRETS and read.problem]
+        if lacking:
+            text = f"Unable to retrieve some image pull secrets ({', '.join(lacking)})"
+            text += "; attempting to pull the image may not succeed."
+            self._pod.event("FailedToRetrieveImagePullSecret", text, "Warning")
+        for each, read in self._besides.items():
+            if each.resource == RUNTIME_CLASSES and read.problem:
+                text = f"Failed to create pod sandbox: {read.problem}"
+                self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedCreatePodSandBox", text, t)
+                return False
         if self.faults.fails_until(SANDBOX, t) is None:
             self._pod.reach("sandbox")
             self._finish()
@@ -340,9 +409,14 @@ class Startup:
         """The sandbox ended with the machine: make another."""
         self._pod.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
         self._pod.has_ip = False
+        self.mounts.begin(self._pod.pod, now)
         if self._uses_claims:
             # A new sandbox: whether the pod may use its claims is asked again, and drivers prepare them again.
             self.claims = ClaimState.FAILED
+        if self.mounts.names:
+            self.stage, self.due_s = Stage.WORKER, now
+            return
+        if self._uses_claims:
             self.stage, self.due_s = Stage.CLAIMS, now
             return
         self.stage, self.due_s = Stage.SANDBOX, now + self._pod.latency.of("sandbox")

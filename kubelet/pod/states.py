@@ -38,15 +38,17 @@ class ContainerState(IntEnum):
     """For the next sync of the pod, at `due_s`: `waiting_reason` says what failed."""
     DEVICES = 4
     """For device plugins, which prepare its devices; `due_s` None."""
-    CREATE = 5
+    CONFIG = 5
+    """For what its variables refer to, which is being read; `due_s` None."""
+    CREATE = 6
     """The runtime creates it at `due_s`."""
-    RECORDING = 6
+    RECORDING = 7
     """Created, for the record `record_seq` to be durable (N2); `started_s` is set, `due_s` None."""
-    RUNNING = 7
+    RUNNING = 8
     """Its process exists since `started_s`; `due_s` is its next change: end, hook, probe, readiness."""
-    BACKOFF = 8
+    BACKOFF = 9
     """It ended, and is started again at `due_s`; `ended` is set."""
-    EXITED = 9
+    EXITED = 10
     """It ended and is not waited for; `ended` is set."""
 
 
@@ -68,10 +70,11 @@ POD_TRANSITIONS: Final[dict[PodState, tuple[PodState, ...]]] = {
 _ON_THE_WAY = (_C.WAITING, _C.EXITED)  # the pod is being ended: it goes back to where it was before this start
 CONTAINER_TRANSITIONS: Final[dict[ContainerState, tuple[ContainerState, ...]]] = {
     _C.WAITING: (_C.IMAGE, _C.RUNNING, _C.EXITED),  # running, exited: by what a record or the API server says of it
-    _C.IMAGE: (_C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE, *_ON_THE_WAY),
-    _C.PULLING: (_C.STUCK, _C.DEVICES, _C.CREATE, *_ON_THE_WAY),
-    _C.STUCK: (_C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE, *_ON_THE_WAY),
-    _C.DEVICES: (_C.STUCK, _C.CREATE, *_ON_THE_WAY),
+    _C.IMAGE: (_C.PULLING, _C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE, *_ON_THE_WAY),
+    _C.PULLING: (_C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE, *_ON_THE_WAY),
+    _C.STUCK: (_C.PULLING, _C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE, *_ON_THE_WAY),
+    _C.DEVICES: (_C.STUCK, _C.CONFIG, _C.CREATE, *_ON_THE_WAY),
+    _C.CONFIG: (_C.STUCK, _C.CREATE, *_ON_THE_WAY),
     _C.CREATE: (_C.STUCK, _C.RECORDING, *_ON_THE_WAY),
     _C.RECORDING: (_C.RUNNING,),
     _C.RUNNING: (_C.EXITED,),

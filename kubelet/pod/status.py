@@ -1,6 +1,6 @@
 """The status of a pod as its node sees it: phase, conditions, containers. Pure.
 
-Source: kubelet 3.3 and 3.4.
+Source: kubelet 3.3 and 3.4; upstream `pkg/kubelet/status/generate.go`.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ _CONDITIONS = (
 )
 """In the order in which they are written."""
 _C = ContainerState
-_BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE)
+_BETWEEN_RUNS = (_C.BACKOFF, _C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CONFIG, _C.CREATE)
 
 
 def phase_of(pod: PodContext) -> str:
@@ -41,19 +41,17 @@ def phase_of(pod: PodContext) -> str:
 
 
 def is_initialized(pod: PodContext) -> bool:
-    """Whether every init container has done its part."""
-    for container in pod.containers:
-        if container.kind == INIT and not _is_done(container):
-            return False
-        if container.kind == SIDECAR and not (
-            container.was_seen and (container.probes is None or container.probes.is_started or _has_begun(pod))
-        ):
-            return False
-    return True
+    """Whether every init container has done its part, or had once, so that a main container was started."""
+    return not _incomplete(pod) or any(c.kind == MAIN and c.was_seen for c in pod.containers)
 
 
-def _has_begun(pod: PodContext) -> bool:
-    return any(c.kind == MAIN and c.has_run for c in pod.containers)
+def _incomplete(pod: PodContext) -> list[str]:
+    """Return the init containers that did not end well, and the sidecars that have not come up."""
+    return [
+        c.name
+        for c in pod.containers
+        if (c.kind == INIT and not _is_done(c)) or (c.kind == SIDECAR and not c.is_started)
+    ]
 
 
 def refresh(pod: PodContext, t: float) -> None:
@@ -61,16 +59,10 @@ def refresh(pod: PodContext, t: float) -> None:
     pod.set_condition(t, "PodReadyToStartContainers", pod.has_ip and pod.state != PodState.TERMINATED)
     phase = phase_of(pod)
     terminal = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
-    if is_initialized(pod) and pod.has_ip:
+    if phase == "Succeeded" or is_initialized(pod):
         pod.set_condition(t, "Initialized", True, "PodCompleted" if phase == "Succeeded" else "")
     else:
-        missing = [
-            c.name
-            for c in pod.containers
-            if c.kind in (INIT, SIDECAR)
-            and not (c.has_run and c.state != _C.BACKOFF and (c.is_started or not c.is_running))
-        ]
-        text = f"containers with incomplete status: [{' '.join(missing)}]"
+        text = f"containers with incomplete status: [{' '.join(_incomplete(pod))}]"
         pod.set_condition(t, "Initialized", False, "ContainersNotInitialized", text)
     if terminal:
         for kind in ("ContainersReady", "Ready"):

@@ -31,6 +31,8 @@ class PodTable:
         self._handlers: dict[type, Callable[[Pod, Any, float], None]] = {
             SpanStage: lambda pod, reached, now: out.span_stage(reached.key, reached.stage, reached.reason)
         }
+        self.on_forget: Callable[[WorkerKey], None] = lambda key: None
+        """Called when a pod is held no more."""
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._recorded: dict[WorkerKey, None] = {}
         """Pods of which something is on disk."""
@@ -144,6 +146,7 @@ class PodTable:
         self.pods.pop(key, None)
         self._timers.pop(key, None)
         self.start_times.forget(key)
+        self.on_forget(key)
 
     def drop(self, pod: Pod) -> None:
         """Forget a pod that has ended and whose object is gone."""

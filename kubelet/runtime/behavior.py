@@ -5,7 +5,7 @@ too. One that reads a terminal waits until a client is attached.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -127,7 +127,9 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
     return _of_command(words, default, literal_environment(container))
 
 
-def spoken(pod: KubeletPod, name: str, started_s: float, age_s: float) -> Sequence[commands.Written] | None:
+def spoken(
+    pod: KubeletPod, name: str, environment: Mapping[str, str], started_s: float, age_s: float
+) -> Sequence[commands.Written] | None:
     """Return what the command of a container writes in its first `age_s` seconds; None where the annotation says what
     the container does, or where the command is not known. `started_s`: wall seconds."""
     spec = pod.spec
@@ -143,9 +145,8 @@ def spoken(pod: KubeletPod, name: str, started_s: float, age_s: float) -> Sequen
         return ()  # a client that is attached sees what it writes
     if not container.command + container.args:
         return None
-    return _spoken(
-        container.command + container.args, literal_environment(container), pod.metadata.name, started_s, age_s
-    )
+    words = container.command + container.args
+    return _spoken(words, tuple(environment.items()), pod.metadata.name, started_s, age_s)
 
 
 @lru_cache(maxsize=64)

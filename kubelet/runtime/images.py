@@ -21,6 +21,9 @@ class NodeImages:
     def __init__(self, present: Mapping[str, int] | None = None, *, pullers: int = 1) -> None:
         self.present: dict[str, int] = dict(present or {})
         """Sizes in bytes, by name."""
+        self.fetched: dict[str, None] = {}
+        """Images that pods have pulled in no time, so that nothing is known of their sizes; the Node does not list
+        them, and none is ever deleted."""
         self.collected: dict[str, int] = {}
         """Sizes of images that were deleted because the disk was full; a pod that needs one pulls it again."""
         self.on_change: Callable[[float], None] = lambda now: None

@@ -18,6 +18,8 @@ from services.api.times import format_as
 
 CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
 Objects = Mapping[tuple[str, str], Document]
+_DEFAULTED: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources of which a limit that is not said is what the node can give."""
 ROOT_DIRECTORIES: Final = ("bin", "dev", "etc", "home", "proc", "root", "tmp", "usr/bin", "var/run")
 
 
@@ -113,7 +115,7 @@ def resource_of(pod: Document, container: Document, reference: Document, allocat
     amounts = (named.get("resources") or {}).get(kind) or {}
     text = amounts.get(resource)
     if text is None:
-        text = allocatable.get(resource, "0") if kind == "limits" else "0"
+        text = allocatable.get(resource, "0") if kind == "limits" and resource in _DEFAULTED else "0"
     per = milli(str(reference.get("divisor") or "1")) or 1000
     return str(-(-milli(str(text)) // per))
 

@@ -3,7 +3,8 @@
 The annotation `keplab.dev/usage` speaks for every container of a pod, `keplab.dev/usage.<container>` for one. The form
 of its curves is that of `services/api/metrics/usage`; ages are counted from the container's start.
 
-Resources are cpu, memory, ephemeral-storage, inodes and pids; a node's own use (`usage` of its definition, ages counted
+Resources are cpu, memory, ephemeral-storage, inodes, pids, and `emptydir/NAME`: what a container has written into a
+volume of its pod, which stays when it ends. A node's own use (`usage` of its definition, ages counted
 from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended (OOMKilled); what
 it uses of cpu is seen in metrics only.
 """

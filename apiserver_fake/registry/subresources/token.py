@@ -15,10 +15,15 @@ from services.api.times import format_time
 HOUR_S, SHORTEST_S, LONGEST_S = 3600, 600, 1 << 32
 
 
+def _check_issuer(stored: Document | None, body: object, ctx: WriteContext) -> None:
+    """Raise NotFound where no tokens are issued, whether or not there is the account."""
+    if ctx.accounts.tokens is None:
+        raise no_such_path()
+
+
 def _issue(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     tokens = ctx.accounts.tokens
-    if tokens is None:
-        raise no_such_path()
+    assert tokens is not None
     spec = body.get("spec") or {}
     lives_s = HOUR_S if (asked := spec.get("expirationSeconds")) is None else asked
     _check(lives_s)
@@ -148,5 +153,12 @@ def _bound(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
 
 
 SUBRESOURCES = (
-    Subresource("serviceaccounts", "token", ("create",), _issue, body=("authentication.k8s.io/v1", "TokenRequest")),
+    Subresource(
+        "serviceaccounts",
+        "token",
+        ("create",),
+        _issue,
+        body=("authentication.k8s.io/v1", "TokenRequest"),
+        check_first=_check_issuer,
+    ),
 )

@@ -232,6 +232,7 @@ class ImageVolumeSource(View, frozen=True):
     """An OCI image or artifact, mounted (KEP-4639)."""
 
     reference: str = ""
+    pull_policy: str = ""
 
 
 class Volume(View, frozen=True):

@@ -5,6 +5,7 @@ Clauses are separated by `;`, quantities are Kubernetes' own:
     memory 200Mi             from the start
     memory 2Gi at 60s        jumps there 60 s after the start
     memory 4Gi by 5m         grows evenly from what the clause before says to that, reached at 5 m
+    emptydir/data 1Gi        of a container: what it has in the volume `data`
 """
 
 import re
@@ -22,6 +23,8 @@ ANNOTATION = "keplab.dev/usage"
 KWOK_ANNOTATION = "kwok.x-k8s.io/usage-"
 """On a pod, with cpu or memory behind it: what each of its containers uses all the time."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "inodes", "pids")
+EMPTY_DIR = "emptydir/"
+"""Before a volume's name: what a container writes into that emptyDir."""
 MEMORY_ANNOTATION = "keplab.dev/memory"
 """On a pod: memory in use from the start to the end, where the curves do not speak of memory."""
 LOAD_ANNOTATION = "keplab.dev/load"
@@ -118,7 +121,8 @@ def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
                 case _:
                     raise ValueError("want RESOURCE QUANTITY [at AGE | by AGE]")
             before = curves.get(resource, ())
-            if resources and resource not in resources:
+            is_volume = resources is RESOURCES and resource.startswith(EMPTY_DIR) and resource != EMPTY_DIR
+            if resources and resource not in resources and not is_volume:
                 raise ValueError(f"want one of {', '.join(resources)}")
             if not resources:
                 series_of(resource)

@@ -395,7 +395,7 @@ def _node_may(call: Call, node: str) -> bool:
             return call.name == node and verb in ("get", "create", "update", "patch")
         case "persistentvolumes", "":
             return verb == "get" and bool(call.name) and call.referenced
-        case (("csidrivers.storage.k8s.io" | "services"), ""):
+        case (("csidrivers.storage.k8s.io" | "runtimeclasses.node.k8s.io" | "services"), ""):
             return verb in ("get", "list", "watch")
         case "volumeattachments.storage.k8s.io", "":
             return verb == "get" and is_mine

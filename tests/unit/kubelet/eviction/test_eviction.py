@@ -6,7 +6,7 @@ from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTi
 from kubelet.eviction.manager import NodePressure, PodUse, Pressure, container_use
 from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.node.definition import NodeDefinition
-from kubelet.runtime.usage import used
+from kubelet.runtime.usage import NODE_RESOURCES, used
 from kubelet.view import worker_key
 from services.api.metrics.usage import parse_curves, value_at
 from tests.unit.kubelet.pod.test_pod import Life
@@ -280,7 +280,7 @@ class Looking:
         self.workers = {life.worker.key: life.worker for life in workers}
 
     def look(self, now):
-        return self.node.look(self.workers, now)
+        return next(iter(self.node.look(self.workers, now)), None)
 
     def effects(self, kind):
         return [each for each in self.out.effects if isinstance(each, kind)]
@@ -419,3 +419,118 @@ def test_a_container_that_does_not_run_uses_nothing(a_pod):
 def test_a_threshold_that_cannot_be_names_its_signal(eviction, error):
     with pytest.raises(ValueError, match=f"^{error}"):
         thresholds(eviction, CAPACITY)
+
+
+# --- limits of local storage ---
+
+
+def limited(a_pod, usage, *limits, name="p", volumes=(), **spec):
+    containers = [
+        {"name": f"c{n}", "image": "img", "resources": {"limits": {"ephemeral-storage": limit}} if limit else {}}
+        for n, limit in enumerate(limits)
+    ]
+    notes = usage if isinstance(usage, dict) else {"keplab.dev/usage.c0": usage}
+    return a_pod(name, containers=containers, metadata={"annotations": notes}, spec={"volumes": list(volumes), **spec})
+
+
+def empty_dir(name="data", **source):
+    return {"name": name, "emptyDir": source}
+
+
+def verdict(pod, now=30.0):
+    """Who leaves at that time, and why, of a node on which nothing is short."""
+    victim = Looking(workers=[Life(pod).run(1)]).look(now)
+    return None if victim is None else (victim.message, victim.signal, victim.grace_s, victim.is_disruption)
+
+
+def test_a_pod_that_writes_more_than_its_containers_may_together_is_evicted_without_pressure(a_pod):
+    message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
+
+    assert verdict(limited(a_pod, "ephemeral-storage 2Gi at 20s", "1Gi")) == (
+        message,
+        "ephemeralpodfs.limit",
+        1.0,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (("1Gi", "512Mi"), "1536Mi"),
+        (("1G", "500M"), "1500M"),
+        (("1073741824", None), "1073741824"),
+        (("1024Mi", None), "1Gi"),
+    ],
+)
+def test_the_total_is_spelt_as_quantities_are(a_pod, limits, said):
+    assert verdict(limited(a_pod, "ephemeral-storage 9Gi", *limits))[0].endswith(f"containers {said}. ")
+
+
+def test_a_container_over_its_own_limit_is_named_where_the_pod_keeps_to_the_total(a_pod):
+    message = 'Container c0 exceeded its local ephemeral storage limit "1Gi". '
+    pod = limited(a_pod, "ephemeral-storage 2Gi", "1Gi", "5Gi")
+
+    assert verdict(pod) == (message, "ephemeralcontainerfs.limit", 1.0, False)
+
+
+def test_an_empty_dir_over_its_limit_is_named_first(a_pod):
+    pod = limited(a_pod, "emptydir/data 2Gi by 20s", "1Gi", volumes=[empty_dir("other"), empty_dir(sizeLimit="1Gi")])
+
+    assert verdict(pod, 10.0) is None
+    assert verdict(pod, 30.0) == (
+        'Usage of EmptyDir volume "data" exceeds the limit "1Gi". ',
+        "emptydirfs.limit",
+        1.0,
+        False,
+    )
+
+
+def test_what_is_in_an_empty_dir_counts_for_the_pod_also_when_who_wrote_it_has_ended(a_pod):
+    notes = {"keplab.dev/run.c0": "exit 0 after 5s", "keplab.dev/usage.c0": "emptydir/data 2Gi"}
+    pod = limited(a_pod, notes, "512Mi", "512Mi", volumes=[empty_dir()], restartPolicy="OnFailure")
+    life = Life(pod).run(20)
+
+    victim = Looking(workers=[life]).look(20.0)
+
+    assert victim.message == "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
+
+
+@pytest.mark.parametrize(
+    ("usage", "limits", "volumes", "spec"),
+    [
+        ("ephemeral-storage 1Gi", ("1Gi",), (), {}),
+        ("ephemeral-storage 9Gi", (None,), (), {}),
+        ("emptydir/data 2Gi", (None,), (empty_dir(),), {}),
+        ("emptydir/data 2Gi", (None,), (empty_dir(sizeLimit="0"),), {}),
+        ("emptydir/data 2Gi", (None,), (empty_dir(sizeLimit="1Gi", medium="Memory"),), {}),
+        ("emptydir/none 2Gi", ("1Gi",), (), {}),
+        ("ephemeral-storage 9Gi", ("1Gi",), (), {"priority": 2_000_000_000}),
+    ],
+)
+def test_who_keeps_to_the_limits_has_none_or_is_critical_stays(a_pod, usage, limits, volumes, spec):
+    assert verdict(limited(a_pod, usage, *limits, volumes=volumes, **spec)) is None
+
+
+def test_all_pods_over_a_limit_leave_in_one_round_and_no_other_with_them(a_pod):
+    over = [Life(limited(a_pod, "ephemeral-storage 2Gi", "1Gi", name=name)).run(1) for name in ("a", "b")]
+    greedy = Life(using(a_pod, "memory 4Gi", name="c")).run(1)
+    node = Looking(workers=[*over, greedy])
+
+    first = node.node.look(node.workers, 10.0)
+    while_they_end = node.node.look(node.workers, 20.0)
+
+    assert [victim.key.uid for victim in first] == ["uid-a", "uid-b"]
+    assert while_they_end == ()
+
+
+def test_what_is_in_an_empty_dir_is_missing_on_the_nodes_disk(a_pod):
+    pod = limited(a_pod, "emptydir/data 95Gi", None, volumes=[empty_dir()])
+    node = Looking(hard={"nodefs.available": "10%"}, workers=[Life(pod).run(1)])
+
+    assert node.look(10.0).signal == "nodefs.available"
+
+
+def test_a_volume_is_no_resource_of_a_node():
+    with pytest.raises(ValueError, match="emptydir/data"):
+        parse_curves("emptydir/data 1Gi", NODE_RESOURCES)

@@ -86,7 +86,12 @@ def test_kubelet_4_conditions_become_true_and_events_come_in_the_order_of_the_st
     assert order == ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"]
     started = [a.field_path for _, a in life.log if isinstance(a, RecordEvent) and a.reason == "Started"]
     assert started == [*(f"spec.initContainers{{{name}}}" for name in ("i1", "side", "i2")), "spec.containers{main}"]
-    assert [a.reason for _, a in life.log if isinstance(a, RecordEvent)][:3] == ["Pulled", "Created", "Started"]
+    assert [a.reason for _, a in life.log if isinstance(a, RecordEvent)][:4] == [
+        "Pulling",
+        "Pulled",
+        "Created",
+        "Started",
+    ]
     assert life.status["phase"] == "Running"
     assert len(life.at(PodStarted)) == 1
 
@@ -368,3 +373,45 @@ def test_the_time_of_a_condition_is_that_of_its_last_turn_and_not_of_another_rea
     assert (held.since, held.reason, held.message) == (since, "Second", "n")
     context.set_condition(40.0, "Own", True)
     assert context.conditions["Own"].since > since
+
+
+def initialized(life):
+    held = life.worker.conditions["Initialized"]
+    return held.status, held.reason, held.message
+
+
+def test_a_failed_init_container_is_named_as_incomplete(a_pod):
+    spec = {"restartPolicy": "Never", "initContainers": [{"name": "setup", "image": "img"}]}
+    life = Life(a_pod(spec=spec, metadata={"annotations": {"keplab.dev/run.setup": "exit 3"}})).run(60)
+
+    assert life.status["phase"] == "Failed"
+    assert initialized(life) == ("False", "ContainersNotInitialized", "containers with incomplete status: [setup]")
+
+
+def test_init_containers_that_wait_run_or_are_restarted_are_incomplete(a_pod):
+    init = [{"name": "one", "image": "img"}, {"name": "two", "image": "img"}]
+    notes = {"keplab.dev/run.one": "exit 0 after 5s", "keplab.dev/run.two": "exit 1 after 5s"}
+    life = Life(a_pod(spec={"initContainers": init}, metadata={"annotations": notes}))
+
+    seen = [initialized(life.run(t))[2].partition(": ")[2] for t in (1, 6, 11, 60)]
+
+    assert seen == ["[one two]", "[two]", "[two]", "[two]"]
+
+
+def test_a_pod_without_init_containers_is_initialized_before_its_sandbox_is_there(a_pod):
+    life = Life(a_pod(), latency=("all=constant:0", "sandbox=constant:9")).run(1)
+
+    assert not life.worker.has_ip
+    assert initialized(life) == ("True", "", "")
+
+
+def test_a_pod_stays_initialized_while_its_sidecar_is_restarted(a_pod):
+    init = [{"name": "side", "image": "img", "restartPolicy": "Always"}]
+    life = Life(
+        a_pod(spec={"initContainers": init}, metadata={"annotations": {"keplab.dev/run.side": "crash after 20s"}})
+    )
+
+    seen = {initialized(life.run(t)) for t in range(5, 90)}
+
+    assert life.status["initContainerStatuses"][0]["restartCount"] >= 2
+    assert seen == {("True", "", "")}

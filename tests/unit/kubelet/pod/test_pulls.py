@@ -3,6 +3,7 @@
 import pytest
 
 from kubelet.effects import PodEnded, RecordEvent
+from kubelet.runtime.images import NodeImages
 from kubelet.runtime.script import parse_script
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -121,3 +122,85 @@ def test_the_script_says_what_becomes_of_a_pull():
 
     assert (script.must_pull, script.pull_s, script.pull_fails_s) == (True, 3, 60)
     assert not parse_script("forever").must_pull
+
+
+# --- pull policies ---
+
+PRESENT = 'Container image "tool:1" already present on machine and can be accessed by the pod'
+PULLED = [
+    'Pulling image "tool:1"',
+    'Successfully pulled image "tool:1" in 5ms (5ms including waiting). Image size: 0 bytes.',
+]
+NEVER = 'Container image "tool:1" is not present with pull policy of Never'
+
+
+def tool(a_pod, policy, name="p", **spec):
+    return a_pod(name, containers=[{"name": "main", "image": "tool:1", "imagePullPolicy": policy}], spec=spec)
+
+
+def started(pod, images, until=5.0):
+    return Life(pod, latency=("all=constant:0", "image=constant:0.005"), images=images).run(until)
+
+
+def image_texts(life):
+    """What was said of images."""
+    return [a.message for _, a in life.log if isinstance(a, RecordEvent) and "image" in a.message.lower()]
+
+
+def test_an_image_that_no_pod_has_pulled_is_not_present_with_the_policy_never(a_pod):
+    life = started(tool(a_pod, "Never"), NodeImages())
+
+    state = life.container()["state"]["waiting"]
+    assert (state["reason"], state["message"]) == ("ErrImageNeverPull", NEVER)
+    assert life.recorded("ErrImageNeverPull") == [0.005]
+
+
+def test_the_policy_never_takes_what_the_definition_names_or_a_pod_has_pulled(a_pod):
+    declared, pulled = NodeImages({"tool:1": 7}), NodeImages()
+    started(tool(a_pod, "IfNotPresent"), pulled)
+
+    assert [image_texts(started(tool(a_pod, "Never", "q"), images)) for images in (declared, pulled)] == [[PRESENT]] * 2
+
+
+def test_a_pod_that_waits_for_an_image_with_the_policy_never_starts_once_another_pod_has_pulled_it(a_pod):
+    images = NodeImages()
+    life = started(tool(a_pod, "Never"), images)
+    started(tool(a_pod, "Always", "q"), images)
+
+    assert life.run(20.0).recorded("Started") == [10.005]
+
+
+def test_an_image_is_pulled_once_with_the_policy_if_not_present_and_for_each_start_with_always(a_pod):
+    once, always = NodeImages(), NodeImages()
+
+    assert [image_texts(started(tool(a_pod, "IfNotPresent", n), once)) for n in "ab"] == [PULLED, [PRESENT]]
+    assert [image_texts(started(tool(a_pod, "Always", n), always)) for n in "ab"] == [PULLED, PULLED]
+
+
+def test_a_pulled_image_of_a_script_is_asked_for_again_with_the_policy_always(a_pod):
+    container = {"name": "main", "image": "img", "imagePullPolicy": "Always"}
+    life = Life(a_pod(containers=[container], run="pull 7s; crash after 1s")).run(30)
+
+    assert life.recorded("Pulling") == [0, 8, 19.2]
+    assert life.recorded("Started") == [7, 8.2, 19.4]
+
+
+def test_a_restarted_kubelet_knows_the_images_of_what_runs(a_pod):
+    before, images = started(tool(a_pod, "Always"), NodeImages()), NodeImages()
+    Life(tool(a_pod, "Always"), adopt=before.record, now=20, images=images)
+
+    assert image_texts(started(tool(a_pod, "Never", "q"), images)) == [PRESENT]
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("Never", "ErrImageNeverPull"), ("IfNotPresent", "")])
+def test_a_container_waits_for_the_images_of_the_volumes_that_it_mounts(a_pod, policy, reason):
+    containers = [
+        {"name": "main", "image": "img", "volumeMounts": [{"name": "model", "mountPath": "/m"}]},
+        {"name": "other", "image": "img"},
+    ]
+    volumes = [{"name": "model", "image": {"reference": "model:1", "pullPolicy": policy}}]
+    life = started(a_pod(containers=containers, spec={"volumes": volumes}), NodeImages())
+
+    states = [life.container(name)["state"].get("waiting", {}).get("reason", "") for name in ("main", "other")]
+    assert states == [reason, ""]
+    assert ('Pulling image "model:1"' in image_texts(life)) == (not reason)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.effects import AttachGivenUp, AttachVolumes, PodRejected, RecordEvent
+from kubelet.effects import AttachGivenUp, AttachVolumes, PodRejected, RecordEvent, StartFailed
 from kubelet.runtime.volumes import NodeVolumes
 from services.api.meta import Key
 from tests.unit.kubelet.pod.test_pod import Life
@@ -85,17 +85,24 @@ def test_claims_that_no_controller_attaches_are_attached_by_the_node_itself(a_po
     assert life.run(60.0).recorded("Started") == [13.5]
 
 
-def test_a_pod_whose_volumes_are_not_attached_says_which_and_waits_again(a_pod):
+def test_a_pod_whose_volumes_are_not_attached_waits_again_without_an_event(a_pod):
     life = controlled(a_pod, "db", "logs")
     life.worker.startup.unattached = (Key("default", "logs"),)
 
-    life.run(122.9)
-    early = list(failures(life))
     life.run(130.0)
 
-    assert (early, life.at(AttachGivenUp)) == ([], [123.0])
-    assert failures(life) == [(123.0, unmounted("v0 v1", unattached="v1", problem="context deadline exceeded"))]
+    assert (failures(life), life.at(AttachGivenUp)) == ([], [123.0])
     assert len(life.run(140.0).at(AttachVolumes)) == 2
+
+
+def test_the_second_wait_in_vain_says_which_volumes_are_not_attached_to_who_may_unbind_the_pod(a_pod):
+    life = controlled(a_pod, "db", "logs")
+    life.worker.startup.unattached = (Key("default", "logs"),)
+
+    life.run(270.0)
+
+    messages = [each.message for _, each in life.log if isinstance(each, StartFailed)]
+    assert messages == [unmounted("v0 v1", unattached="v1", problem="context deadline exceeded")]
 
 
 def test_a_pod_whose_claims_cannot_be_read_says_that_no_volume_could_be_processed(a_pod):
