@@ -103,9 +103,13 @@ RESTART_ALL = "RestartAllContainers"
 
 
 def _restart_action(action: str, path: str, report: Report) -> Causes:
-    """Refuse what the gate RestartAllContainersOnContainerExits brings, unless the stored object has it already."""
-    stored = report.update[0] if report.update is not None else None
-    allows_all = report.switches.restart_all_containers or (stored is not None and restarts_all(stored))
+    """Refuse what the gate RestartAllContainersOnContainerExits brings, unless the stored object has it already.
+
+    Without the gate ContainerRestartRules no pod keeps a rule, whatever it says.
+    """
+    switches, stored = report.switches, report.update[0] if report.update is not None else None
+    allows_all = switches.restart_all_containers or not switches.container_restart_rules
+    allows_all = allows_all or (stored is not None and restarts_all(stored))
     known = ("Restart", RESTART_ALL) if allows_all else ("Restart",)
     if action not in known:
         yield unsupported(path, action, known)

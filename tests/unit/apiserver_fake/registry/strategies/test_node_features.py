@@ -74,3 +74,15 @@ def test_without_its_gate_no_new_pod_restarts_all_containers_and_a_stored_one_ma
     text = 'Unsupported value: "RestartAllContainers": supported values: "Restart"'
     assert [("spec.containers[0].restartPolicyRules[0].action", text)] == [(c.path, c.message) for c in refused]
     assert accepted == []
+
+
+def test_where_no_pod_keeps_a_rule_a_template_may_have_one(world: Any) -> None:
+    world.switch(emulate__version="1.34")
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": ruled("p")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+
+    causes, _ = world.try_create("replicasets.apps", {"metadata": {"name": "web"}, "spec": spec})
+    pod = world.create("pods", ruled("p"))
+
+    assert [] == [cause for cause in causes if "action" in cause.path]
+    assert "restartPolicyRules" not in pod["spec"]["containers"][0]
