@@ -107,9 +107,7 @@ class Host:
             is_reduced=switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
-        return Policy(
-            initial_s, max_s, self._start_fence, self.config.completion_s, switches.resizes_init_containers
-        )
+        return Policy(initial_s, max_s, self._start_fence, self.config.completion_s, switches.resizes_init_containers)
 
     def annotations_of(self, node: str) -> dict[str, str]:
         """Return what documents have a Node say: where metrics-server finds the metrics of this node alone."""

@@ -49,10 +49,7 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
 )
 """Names and weights in upstream's multiPoint order; NodeRejection is ours, NodeResourceTopologyMatch a SIG's."""
 
-GATES: Final[Mapping[str, str]] = {
-    "GangScheduling": "GenericWorkload",
-    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
-}
+GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload", "NodeDeclaredFeatures": "NodeDeclaredFeatures"}
 """Plugins that run by default only with a feature gate."""
 
 

@@ -46,10 +46,7 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
     elif found:
         print_table(
             ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
-            [
-                (s.name, _default(s, release), _since(s), _values(s), s.meaning, _opened(s), s.shown_by)
-                for s in found
-            ],
+            [(s.name, _default(s, release), _since(s), _values(s), s.meaning, _opened(s), s.shown_by) for s in found],
             spare=("SINCE", "SOURCE", "SHOWN BY"),
         )
     else:

@@ -55,7 +55,9 @@ QUANTITIES = st.fixed_dictionaries(
     {}, optional={"cpu": CPU, "memory": MEMORY, "x.io/gpu": st.integers(0, 4).map(str), "ephemeral-storage": MEMORY}
 )
 FEATURES = st.sampled_from([(), ("Anything",), ("RestartAllContainersOnContainerExits",)])
-RULES = st.sampled_from([(), (ContainerRestartRule(action="Restart"),), (ContainerRestartRule(action="RestartAllContainers"),)])
+RULES = st.sampled_from(
+    [(), (ContainerRestartRule(action="Restart"),), (ContainerRestartRule(action="RestartAllContainers"),)]
+)
 TAINTS = st.lists(st.builds(Taint, key=KEYS, value=VALUES, effect=EFFECTS), max_size=2).map(tuple)
 TOLERATIONS = st.lists(
     st.builds(
