@@ -50,7 +50,7 @@ from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.reported import BEGAN, reported_record, taken_over
-from kubelet.runtime.resources import is_same, overlaid, resources_of
+from kubelet.runtime.resources import aligned, is_same, overlaid
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
@@ -106,6 +106,7 @@ class Kubelet:
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         own_use = parse_curves(definition.usage, NODE_RESOURCES)
         self.pressure = NodePressure(own_use, definition.resource_capacities, definition.eviction, self.out)
+        self._features = definition.features(switches)
         self.admission = self._admission_handler(definition)
         self.resize_policy = ResizePolicy(switches.policy_form, self.name, times)
         self.resizes = self._resize_manager(definition)
@@ -170,7 +171,7 @@ class Kubelet:
             ledger=self.ledger,
             managers=self.managers,
             sysctls=definition.allowed_unsafe_sysctls,
-            features=definition.features,
+            features=self._features,
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),
             pressure=self.pressure,
             statuses=self.statuses,
@@ -184,6 +185,7 @@ class Kubelet:
             has_static_memory=definition.memory_policy == "Static",
             has_swap=definition.swap_behavior == LIMITED_SWAP,
             evicts=self.switches.evicts_for_resizes,
+            has_init_containers=self.switches.resizes_init_containers,
         )
         return ResizeManager(
             self.ledger,
@@ -446,7 +448,9 @@ class Kubelet:
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
         # What was allocated counts, whatever the spec says by now (kep-1287 8).
-        allocated = pod if is_same(resources_of(pod), record.allocated) else overlaid(pod, record.allocated)
+        wanted = self.resizes.rules.resources_of(pod)
+        given = aligned(record.allocated, wanted)
+        allocated = pod if is_same(wanted, given) else overlaid(pod, given)
         requests = self.ledger.needs(allocated)
         # What had ended left its capacity, which another pod may have by now.
         short = [] if record.is_finished else self._count_again(allocated, key, requests, record.allocation)
@@ -465,6 +469,10 @@ class Kubelet:
             self._reject_running(made, refused.reason, refused.message, now)
         elif short and readmits:
             self._end(made, now, "rejected", f"OutOf{short[0]}", f"Node has too little {short[0]} now")
+        elif readmits and (refused := self._features.lacks(pod)) is not None:
+            self.out.counts.add("kubelet_admission_rejections_total", refused.reason)
+            self.out.event(pod, refused.reason, refused.message, "Warning")
+            self._reject_running(made, refused.reason, refused.message, now)
         elif pod.metadata.deletion_timestamp is not None:
             self.table.perform(made, made.update(pod, now), now)
         if self.resizes.is_live(made):

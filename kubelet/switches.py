@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from services.api.features.declared import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE, RESTART_ALL, default_gates
 from services.api.switches import switch
 
 
@@ -29,6 +30,12 @@ class KubeletSwitches:
     """Of one process; what follows from several switches is a property."""
 
     release: str = switch("emulate.version")
+
+    # features that the node declares
+    has_declared_features: bool = switch("NodeDeclaredFeatures")
+    restarts_all_containers: bool = switch("RestartAllContainersOnContainerExits")
+    resizes_pod_level: bool = switch("InPlacePodLevelResourcesVerticalScaling")
+    resizes_init_containers: bool = switch("InPlacePodVerticalScalingInitContainers")
 
     # admission, and pods that are not kept
     on_reject: str = switch("kubelet.on_reject")
@@ -96,6 +103,15 @@ class KubeletSwitches:
     def evicts_for_resizes(self) -> bool:
         """Whether the kubelet evicts for a critical pod's resize: not where only the scheduler does (KEP-5836)."""
         return not (self.has_resize_preemption and self.resize_generation in ("G3", "G4"))
+
+
+def declarable_gates(switches: KubeletSwitches) -> dict[str, bool]:
+    """Return the gates that features depend on, as a node has them."""
+    return default_gates(switches.release) | {
+        RESTART_ALL: switches.restarts_all_containers,
+        POD_LEVEL_RESIZE: switches.resizes_pod_level,
+        INIT_CONTAINER_RESIZE: switches.resizes_init_containers,
+    }
 
 
 def _patterns(text: str) -> tuple[str, ...]:

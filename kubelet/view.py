@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.api.kinds.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec, Volume
+from services.api.kinds.pod import MIRROR_ANNOTATION, Container, ContainerRestartRule, Pod, PodSpec, Volume
 from services.api.meta import View
 
 
@@ -93,10 +93,9 @@ class ExitCodes(View, frozen=True):
     values: tuple[int, ...] = ()
 
 
-class RestartRule(View, frozen=True):
+class RestartRule(ContainerRestartRule, frozen=True):
     """A container that ends with such a code is restarted, whatever its policy says (KEP-5307)."""
 
-    action: str = "Restart"
     exit_codes: ExitCodes = ExitCodes()
 
 
@@ -282,7 +281,6 @@ class KubeletPodSpec(PodSpec, frozen=True):
     os: PodOS | None = None
     security_context: PodSecurityContext | None = None
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
-    host_users: bool | None = None
     volumes: tuple[KubeletVolume, ...] = ()
     image_pull_secrets: tuple[ObjectSource, ...] = ()
     runtime_class_name: str = ""

@@ -359,7 +359,12 @@ class HeldChanges:
         self._held = None
 
 
-CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
+CURES: Final = (
+    Action.UPDATE_NODE_ALLOCATABLE
+    | Action.UPDATE_NODE_LABEL
+    | Action.UPDATE_NODE_SESSION
+    | Action.UPDATE_NODE_DECLARED_FEATURE
+)
 
 
 def _as_bound(pod: Pod, node: str) -> Pod:
@@ -390,6 +395,7 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent
 def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:
     is_taint_changed = old.spec.taints != new.spec.taints or (old.spec.unschedulable and not new.spec.unschedulable)
     was, now = old.status, new.status
+    has_other_features = was.declared_features != now.declared_features
     is_session_new = was.node_info.kubelet_session != now.node_info.kubelet_session
     changes = (
         (was.allocatable != now.allocatable, Action.UPDATE_NODE_ALLOCATABLE, "NodeAllocatableChange"),
@@ -397,6 +403,7 @@ def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:
         (is_taint_changed, Action.UPDATE_NODE_TAINT, "NodeTaintChange"),
         (_conditions(old) != _conditions(new), Action.UPDATE_NODE_CONDITION, "NodeConditionChange"),
         (old.metadata.annotations != new.metadata.annotations, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange"),
+        (has_other_features, Action.UPDATE_NODE_DECLARED_FEATURE, "NodeDeclaredFeatureChange"),
         (is_session_new, Action.UPDATE_NODE_SESSION, "NodeSessionChange"),
     )
     return [ClusterEvent(NODE, action, label) for has_changed, action, label in changes if has_changed]

@@ -1,8 +1,7 @@
 """What a pod needs that not every node has or allows: sysctls, AppArmor, group policies, declared features. Pure.
 
 Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/lifecycle/handlers.go`,
-`pkg/security/apparmor/validate.go`, `staging/src/k8s.io/component-helpers/nodedeclaredfeatures`, `pkg/kubelet/sysctl`
-(reasons, messages, who needs what, safe sysctls).
+`pkg/security/apparmor/validate.go`, `pkg/kubelet/sysctl` (reasons, messages, safe sysctls); node-declared-features 5.
 """
 
 from collections.abc import Mapping
@@ -12,11 +11,11 @@ import msgspec
 
 from kubelet.managers.allocation import Rejection
 from kubelet.view import KubeletPod
+from services.api.features.declared import EXCLUSIVE_CPUS, GATE, NAMES, missing, needed_to_schedule
+from services.api.release import FOLLOWED, RELEASES
 
-GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")
-"""What a node definition may switch off for its node alone (`featureGates`)."""
-HOST_USERS, RESTART_ALL = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
-DECLARABLE: Final = (RESTART_ALL, HOST_USERS)
+GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy", GATE, EXCLUSIVE_CPUS, *NAMES)
+"""What a node definition may set for its node alone (`featureGates`)."""
 
 SAFE_SYSCTLS: Final = frozenset(
     {
@@ -38,17 +37,17 @@ SAFE_SYSCTLS: Final = frozenset(
 
 
 class NodeFeatures(msgspec.Struct, frozen=True):
-    """`app_armor`: the node's kernel has it. `groups_policy`: its runtime knows SupplementalGroupsPolicy."""
+    """`app_armor`: the node's kernel has it. `groups_policy`: its runtime knows SupplementalGroupsPolicy.
+
+    `declared`: the features that the node declares; None: it knows nothing of such features, and runs every pod.
+    `release`: the kubelet's, on which it depends what pods need.
+    """
 
     app_armor: bool = True
     groups_policy: bool = True
     gates: Mapping[str, bool] = {}
-    declared: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> dict[str, bool]:
-        """What the Node's status says of a runtime that lacks something."""
-        return {} if self.groups_policy else {"supplementalGroupsPolicy": False}
+    declared: tuple[str, ...] | None = ()
+    release: str = FOLLOWED
 
     def refuses_first(self, pod: KubeletPod) -> Rejection | None:
         """Return what no eviction would help against."""
@@ -69,11 +68,15 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         size = pod.spec.resources
         if size is not None and (size.requests or size.limits) and not self.gates.get("PodLevelResources", True):
             return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
-        missing = [name for name in _needs(pod) if name not in self.declared]
-        if missing:
-            text = f"Pod requires node features that are not available: {', '.join(missing)}"
-            return Rejection("PodFeatureUnsupported", text)
-        return None
+        return self.lacks(pod)
+
+    def lacks(self, pod: KubeletPod) -> Rejection | None:
+        """Return which features the pod needs that the node does not declare."""
+        if self.declared is None:
+            return None
+        absent = missing(needed_to_schedule(pod.spec, self.release), self.declared)
+        text = f"Pod requires node features that are not available: {', '.join(absent)}"
+        return Rejection("PodFeatureUnsupported", text) if absent else None
 
 
 def _wants_app_armor(pod: KubeletPod) -> bool:
@@ -83,17 +86,13 @@ def _wants_app_armor(pod: KubeletPod) -> bool:
     return any(profile is not None and profile.type not in ("", "Unconfined") for profile in profiles)
 
 
-def _needs(pod: KubeletPod) -> list[str]:
-    """Return the features that a node must have declared, in the order they are listed."""
-    spec = pod.spec
-    rules = [rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules]
-    found = [RESTART_ALL] if any(rule.action == "RestartAllContainers" for rule in rules) else []
-    return [*found, HOST_USERS] if spec.host_network and spec.host_users is False else found
-
-
-def check_features(gates: Mapping[str, bool], declared: tuple[str, ...]) -> None:
-    """Raise ValueError for what no node can lack, or declare."""
-    for field, names, known in (("featureGates", gates, GATES), ("declaredFeatures", declared, DECLARABLE)):
+def check_features(gates: Mapping[str, bool], declared: tuple[str, ...], version: str) -> None:
+    """Raise ValueError for what no node can have or lack, or declare, and for a release that is not emulated."""
+    for field, names, known in (
+        ("featureGates", gates, GATES),
+        ("declaredFeatures", declared, NAMES),
+        ("version", [version] if version else [], tuple(RELEASES)),
+    ):
         for name in names:
             if name not in known:
                 raise ValueError(f"{field}: {name!r}, want one of {', '.join(known)}")

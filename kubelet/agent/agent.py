@@ -94,15 +94,15 @@ class Agent(NodeShell):
             definition.name,
             config.address,
             host.latency,
-            host.policy_of(definition),
+            host.policy_of(definition, self.switches),
             host.times,
-            Pleg(host.switches.pleg_mode, draws.of("relist"), host.clock.now(), draws.share("phase", 0)),
+            Pleg(self.switches.pleg_mode, draws.of("relist"), host.clock.now(), draws.share("phase", 0)),
             StartFaults(parse_node_faults(definition.start_faults).all_starts),
             NodeImages(definition.present_images(), pullers=definition.pullers),
-            NodeVolumes(definition.attachable_volumes, is_controlled=host.switches.controller_attaches),
+            NodeVolumes(definition.attachable_volumes, is_controlled=self.switches.controller_attaches),
         )
         self._pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
-        self.kubelet = kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=self._pod_network)
+        self.kubelet = kubelet = Kubelet(definition, runtime, switches=self.switches, pod_network=self._pod_network)
         kubelet.managers.stopwatch = host.clock.now
         self.boot = Boot("", False, ())
         self.is_paused = self.must_read = False
@@ -206,7 +206,7 @@ class Agent(NodeShell):
         host = self.host
         await self.connect()
         wanted = node_document(
-            self.definition, is_controlled=host.switches.controller_attaches, pod_network=self._pod_network
+            self.definition, is_controlled=self.switches.controller_attaches, pod_network=self._pod_network
         )
         annotations = self._annotated = host.annotations_of(self.name)
         if annotations:
@@ -220,7 +220,7 @@ class Agent(NodeShell):
             labels = stored["metadata"].get("labels") or {}
             missing = {k: v for k, v in wanted["metadata"]["labels"].items() if labels.get(k) != v}
             change: Document = {"labels": missing} if missing else {}
-            if (now_said := annotation_change(stored, is_controlled=host.switches.controller_attaches)) is not None:
+            if (now_said := annotation_change(stored, is_controlled=self.switches.controller_attaches)) is not None:
                 change["annotations"] = now_said
             held = stored["metadata"].get("annotations") or {}
             if more := {name: text for name, text in annotations.items() if held.get(name) != text}:

@@ -14,7 +14,7 @@ from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
 from kubelet.effects import NODE_KEY
 from kubelet.managers.allocation import Allocation
-from kubelet.node.definition import NodeDefinition
+from kubelet.node.definition import NodeDefinition, node_switches
 from kubelet.pod.context import Policy, WallTimes
 from kubelet.pod.restarts import crashloop_bounds
 from kubelet.runtime.boots import after_boot, look
@@ -90,19 +90,24 @@ class Host:
         self._last_tick_s = self.clock.now()
         self._touched: dict[Tenant, None] = {}
 
-    def policy_of(self, definition: NodeDefinition) -> Policy:
+    def switches_of(self, definition: NodeDefinition) -> KubeletSwitches:
+        """Return the switches as the kubelet of one node has them: with its own release and gates."""
+        own = node_switches(definition, self.seams.switches)
+        return self.switches if own is self.seams.switches else own.of(KubeletSwitches)
+
+    def policy_of(self, definition: NodeDefinition, switches: KubeletSwitches) -> Policy:
         """Return what the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
         node_max_s = definition.max_container_restart_period
-        if node_max_s and not self.switches.has_backoff_max:
+        if node_max_s and not switches.has_backoff_max:
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
             raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
         initial_s, max_s = crashloop_bounds(
             self.config.crashloop_initial_s,
             self.config.crashloop_max_s,
-            is_reduced=self.switches.has_reduced_decay,
+            is_reduced=switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
-        return Policy(initial_s, max_s, self._start_fence, self.config.completion_s)
+        return Policy(initial_s, max_s, self._start_fence, self.config.completion_s, switches.resizes_init_containers)
 
     def annotations_of(self, node: str) -> dict[str, str]:
         """Return what documents have a Node say: where metrics-server finds the metrics of this node alone."""

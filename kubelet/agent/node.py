@@ -22,6 +22,7 @@ class NodeShell(Tenant):
 
     def __init__(self, host: Host, definition: NodeDefinition) -> None:
         self.host, self.definition, self.name = host, definition, definition.name
+        self.switches = host.switches_of(definition)
         config = host.config
         self.session = _uid(host.random.getrandbits(128))
         self.report = NodeReport(
@@ -29,7 +30,8 @@ class NodeShell(Tenant):
             session=self.session,
             address=config.address,
             port=config.port or max(0, config.health_port),
-            release=host.switches.release,
+            release=self.switches.release,
+            declared=definition.declares(self.switches),
         )
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.api: Api | None = None

@@ -75,7 +75,7 @@ class PodCalls:
         """Write what the machine has to say, unless that is being done already."""
         if self._node.api is None:
             return
-        if self._node.host.switches.writes_at_once:
+        if self._node.switches.writes_at_once:
             while (write := self._statuses.next_write(self._node.now())) is not None:
                 self._node.spawn(self._write_status(write))
         elif not self._is_writing:
@@ -126,7 +126,7 @@ class PodCalls:
 
     async def unbind(self, call: CallUnbind) -> None:
         """Have the pod unbound from its node, in the name of the kubelet's current session."""
-        node, switches = self._node, self._node.host.switches
+        node, switches = self._node, self._node.switches
         verb, subresource = self._spelling
         body = unbind_body(call.pod, call.key, node.name, node.session, call.reason, call.message, fence=switches.fence)
         request = Request(

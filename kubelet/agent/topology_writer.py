@@ -58,7 +58,7 @@ def _resource(name: str, capacity: int, allocatable: int, available: int) -> Doc
 
 def is_wanted(node: NodeShell) -> bool:
     """Whether anybody reads it, and there is something to say."""
-    is_read, definition = node.host.switches.numa_scheduler != "none", node.definition
+    is_read, definition = node.switches.numa_scheduler != "none", node.definition
     return is_read and bool(definition.numa) and definition.topology_policy != "none"
 
 
@@ -66,7 +66,7 @@ class TopologyReporting:
     """The reports of one node that has NUMA nodes and aligns pods to them."""
 
     def __init__(self, node: NodeShell, managers: ResourceManagers, ledger: Ledger) -> None:
-        switches = node.host.switches
+        switches = node.switches
         self._node, self._managers, self._ledger = node, managers, ledger
         self._at_once = switches.numa_scheduler == "oracle"
         self._period_s = switches.topology_period_s

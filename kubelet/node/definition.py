@@ -18,11 +18,15 @@ from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
+from kubelet.switches import KubeletSwitches, declarable_gates
+from services.api.features.declared import KubeletConfiguration, declared
 from services.api.kinds.node import Taint
 from services.api.metrics.usage import parse_curves
 from services.api.quantity import amount, format_amount
-from services.api.switches import Switches
+from services.api.switches import EMULATED, REGISTER, Switches, Value
 
+RUNTIME_FEATURES = frozenset(("UserNamespacesHostNetwork", "MountOptions"))
+"""What the emulated container runtime can do, of what features depend on."""
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _POLICIES = {
     "topology.policy": "topology_policy",
@@ -62,8 +66,10 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `gpu.example.com:4` (`kubelet/dra/emulated/definition.py`); `device_socket` lets others register.
     `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
     `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any number.
-    `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` off are off here alone,
-    and `declared_features` is what pods may ask of few nodes only (`kubelet/admission/features.py`).
+    `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` are as here said on this
+    node alone. `version` is the release of its kubelet (`1.35`), as whose gates are those that nothing sets; "": as of
+    all others. `declared_features` replaces what that kubelet declares; None: it declares what its release and gates
+    give (`services/api/features/declared.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 
@@ -97,7 +103,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     app_armor: bool = True
     supplemental_groups_policy: bool = True
     feature_gates: dict[str, bool] = {}
-    declared_features: tuple[str, ...] = ()
+    declared_features: tuple[str, ...] | None = None
+    version: str = ""
     swap_behavior: Literal["NoSwap", "LimitedSwap"] = "NoSwap"
 
     @property
@@ -190,7 +197,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise ValueError when the definition cannot be a node."""
         self.check_machine()
-        check_features(self.feature_gates, self.declared_features)
+        check_features(self.feature_gates, self.declared_features or (), self.version)
         self.image_policy.check()
         if self.attachable_volumes < 0:
             raise ValueError(f"attachableVolumes: {self.attachable_volumes}, want 0 (any number) or more")
@@ -249,10 +256,25 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
             self.image_maximum_gc_age,
         )
 
-    @property
-    def features(self) -> NodeFeatures:
-        """What pods that need more than resources find here."""
-        return NodeFeatures(self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features)
+    def declares(self, switches: KubeletSwitches) -> tuple[str, ...] | None:
+        """Return the features that the node declares, sorted; None where the gate is off. `switches`: the node's."""
+        if not switches.has_declared_features:
+            return None
+        if self.declared_features is not None:
+            return tuple(sorted(set(self.declared_features)))
+        policy = "static" if self.has_static_cpus else "none"
+        gates = declarable_gates(switches) | self.feature_gates
+        return declared(KubeletConfiguration(gates, policy, RUNTIME_FEATURES), switches.release)
+
+    def features(self, switches: KubeletSwitches) -> NodeFeatures:
+        """Return what pods that need more than resources find here. `switches`: the node's."""
+        return NodeFeatures(
+            self.app_armor,
+            self.supplemental_groups_policy,
+            self.feature_gates,
+            self.declares(switches),
+            switches.release,
+        )
 
 
 def _numa(text: str) -> list[dict[str, int]]:
@@ -284,6 +306,15 @@ def resized(node: NodeDefinition, text: str) -> NodeDefinition:
     return NodeDefinition.parse({**msgspec.to_builtins(node), **said})
 
 
+def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
+    """Return the switches as the kubelet of one node has them: with its own release and gates. Raises: SwitchError."""
+    registered = {each.name for each in REGISTER}
+    own: dict[str, Value] = {name: is_on for name, is_on in node.feature_gates.items() if name in registered}
+    if node.version:
+        own[EMULATED] = node.version
+    return switches.replace(own) if own else switches
+
+
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
     naming the node when that cannot be, or when a CPU option's feature gate is off."""
@@ -297,6 +328,7 @@ def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     try:
         if said:
             changed.check()
+        switches = node_switches(node, switches)
         check_gates(changed.all_cpu_options, alpha=switches.flag(ALPHA_GATE), beta=switches.flag(BETA_GATE))
     except ValueError as error:
         raise ValueError(f"node {node.name}: {error}") from None

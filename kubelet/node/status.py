@@ -98,10 +98,18 @@ class NodeReport:
     """The status of one node and when its conditions last turned."""
 
     def __init__(
-        self, definition: NodeDefinition, *, session: str, address: str, port: int, release: str = FOLLOWED
+        self,
+        definition: NodeDefinition,
+        *,
+        session: str,
+        address: str,
+        port: int,
+        release: str = FOLLOWED,
+        declared: tuple[str, ...] | None = None,
     ) -> None:
         self.definition = definition
         self.version = RELEASES[release]
+        self._declared = declared
         self.session, self.boot_id = session, ""
         self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
@@ -212,10 +220,10 @@ class NodeReport:
                 "kubeletSession": self.session,
             },
         }
-        if features := self.definition.features.status:
-            made["features"] = features
-        if self.definition.declared_features:
-            made["declaredFeatures"] = sorted(self.definition.declared_features)
+        if not self.definition.supplemental_groups_policy:
+            made["features"] = {"supplementalGroupsPolicy": False}
+        # Null takes away what another wrote, or a former kubelet with other gates.
+        made["declaredFeatures"] = list(self._declared) if self._declared else None
         if self.images:
             made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
         if self.volumes_in_use is not None:

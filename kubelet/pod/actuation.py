@@ -152,7 +152,7 @@ def _pod_limit(resources: PodResources) -> int | None:
     """Return the memory limit of the pod: its own, or its containers' sum when all of them have one."""
     if resources.level is not None and "memory" in resources.level.limits:
         return units(resources.level.limits["memory"])
-    limits = [_memory_limit(resources, name) for name in resources.containers]
+    limits = [_memory_limit(resources, name) for name in resources.lasting]
     return None if None in limits else sum(limit for limit in limits if limit is not None)
 
 
@@ -186,7 +186,7 @@ def level_of(resources: PodResources) -> ResourceRequirements:
     level = resources.level or ResourceRequirements()
     requests = dict(level.requests)
     for name in ORDER:
-        asked = [each.requests[name] for each in resources.containers.values() if name in each.requests]
+        asked = [each.requests[name] for each in resources.lasting.values() if name in each.requests]
         if name not in requests and asked:
             requests[name] = format_amount(name, sum(amount(name, text) for text in asked))
     return ResourceRequirements(requests, level.limits)

@@ -56,6 +56,8 @@ class Policy(msgspec.Struct, frozen=True):
     """Whether containers wait until a status with `startTime` is acknowledged."""
     completion_s: float = 0.0
     """After how long a container ends whose command is not known, in a pod that is to end; 0: it runs on."""
+    resizes_init_containers: bool = False
+    """Whether init containers that are no sidecars may be resized."""
 
 
 @dataclass(slots=True)
@@ -139,7 +141,11 @@ class PodContext:
     def __post_init__(self) -> None:
         self.latency = self.node.latency.for_pod(self.node.name, self.key.uid)
         self.generation = self.pod.metadata.generation
-        self.allocated = self.actual = resources_of(self.pod)
+        self.allocated = self.actual = self.desired(self.pod)
+
+    def desired(self, pod: KubeletPod) -> PodResources:
+        """Return the size that a version of the pod asks for, as far as this node can resize it."""
+        return resources_of(pod, with_init_containers=self.node.policy.resizes_init_containers)
 
     def become(self, state: PodState) -> None:
         """Change the state. Raises: IllegalTransition."""

@@ -23,6 +23,7 @@ from kubelet.runtime.behavior import script_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.resources import aligned
 from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -98,7 +99,7 @@ class Pod(PodContext):
 
     def resume(self, record: PodRecord, now: float) -> list[Effect]:
         """Start with what was allocated before; the runtime has forgotten the pod (FM-K5)."""
-        self.allocated = self.actual = record.allocated
+        self.allocated = self.actual = aligned(record.allocated, self.allocated)
         return self.begin(now)
 
     def advance(self, now: float) -> list[Effect]:
@@ -286,8 +287,9 @@ class Pod(PodContext):
         """Continue what a record says was started before this process was (N4); nothing starts twice."""
         self.started_s = record.start_s
         self.pod_ip = record.pod_ip or self.pod_ip
-        self.allocated = record.allocated
-        self.actual = record.actual or record.allocated
+        asked = self.allocated
+        self.allocated = aligned(record.allocated, asked)
+        self.actual = self.allocated if record.actual is None else aligned(record.actual, asked)
         lost = self._adopt_containers(record, now)
         self.ever_started = bool(record.containers)
         self.startup.recover(record.claims, is_finished=record.is_finished)

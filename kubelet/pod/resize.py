@@ -12,7 +12,6 @@ from kubelet.pod import actuation
 from kubelet.pod.actuation import Call
 from kubelet.pod.container import EPHEMERAL, Container
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, SYNC_S, PodContext
-from kubelet.runtime.resources import resources_of
 from kubelet.view import KubeletPod
 
 
@@ -50,7 +49,7 @@ class Resize:
     def allocate(self, pod: KubeletPod, now: float) -> None:
         """Allocate to the pod what it asks for now. What was never recorded cannot be forgotten: it needs no record."""
         context, generation = self._pod, pod.metadata.generation
-        context.allocated = resources_of(pod)
+        context.allocated = context.desired(pod)
         context.conditions.pop(RESIZE_PENDING, None)
         context.conditions.pop(RESIZE_IN_PROGRESS, None)
         context.set_resize_condition(now, RESIZE_IN_PROGRESS, "", "", generation)

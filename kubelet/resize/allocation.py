@@ -49,6 +49,12 @@ class NodeRules(msgspec.Struct, frozen=True):
     """Whether containers may use swap within limits (LimitedSwap)."""
     evicts: bool = True
     """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
+    has_init_containers: bool = False
+    """Whether init containers that are no sidecars may be resized."""
+
+    def resources_of(self, pod: KubeletPod) -> PodResources:
+        """Return what the pod asks for now for each container that is resizable here."""
+        return resources_of(pod, with_init_containers=self.has_init_containers)
 
 
 def judge(
@@ -69,7 +75,7 @@ def judge(
     if rules.has_swap and _swap_forbids(desired, overlaid(desired, allocated)):
         return Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
-        wanted = resources_of(desired)
+        wanted = rules.resources_of(desired)
         for is_static_policy, resource, manager, policy in (
             (rules.has_static_cpus, "cpu", "CPU", "static"),
             (rules.has_static_memory, "memory", "Memory", "Static"),

@@ -25,7 +25,7 @@ from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, Judgement, NodeRules, grows, judge, shrinks
 from kubelet.resize.policy import DEFERRED
-from kubelet.runtime.resources import is_same, resources_of
+from kubelet.runtime.resources import is_same
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.podresources import Amounts, amounts, qos_class
 
@@ -120,7 +120,7 @@ class ResizeManager:
         self.trigger = ""
         self.has_sources = False
         self.retry_at_s = float("inf")
-        self._ledger, self._rules, self._out = ledger, rules, out
+        self._ledger, self.rules, self._out = ledger, rules, out
         self._table = table
         self._node, self._evict, self._status_changed = node, evict, status_changed
         self._is_passing = False
@@ -130,7 +130,7 @@ class ResizeManager:
 
     def requested(self, worker: Pod, pod: KubeletPod) -> bool:
         """The spec of a pod changed, or its kubelet is new: queue it when there is something to decide."""
-        if is_same(resources_of(pod), worker.allocated) and RESIZE_PENDING not in worker.conditions:
+        if is_same(worker.desired(pod), worker.allocated) and RESIZE_PENDING not in worker.conditions:
             self.queue.discard(worker.key)
             return False
         self.queue.push(worker.key, lambda key: self._rank(self._table.pods[key]))
@@ -196,14 +196,14 @@ class ResizeManager:
         None: it asks for what it has. After `Fits` the ledger counts the new size; the pod is still to apply it.
         """
         key, pod = worker.key, worker.pod
-        if is_same(resources_of(pod), worker.allocated):
+        if is_same(worker.desired(pod), worker.allocated):
             self.queue.discard(key)
             self._times.ended(key, "reverted", now)
             worker.conditions.pop(RESIZE_PENDING, None)
             return None
         entry = self._ledger.remove(key)
         assert entry is not None, f"{key} is not in the ledger"
-        found = judge(pod, worker.allocated, self._ledger, node, self._rules, evicting=evicting)
+        found = judge(pod, worker.allocated, self._ledger, node, self.rules, evicting=evicting)
         if isinstance(found, Fits):
             self._ledger.add(key, pod, found.requests, entry.allocation)
             if shrinks(found.requests, entry.requests):
@@ -239,7 +239,7 @@ class ResizeManager:
             self._times.ended(worker.key, "reverted", now)
             self._out.counts.add("kubelet_pod_infeasible_resizes_total", found.detail)
         if worker.set_resize_condition(now, RESIZE_PENDING, reason, found.message, generation):
-            text = size_text(pod, resources_of(pod), generation, found.message)
+            text = size_text(pod, worker.desired(pod), generation, found.message)
             self._out.event(pod, f"Resize{reason}", f"Pod resize {reason}: {text}", "Warning")
 
     def _attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
@@ -257,7 +257,7 @@ class ResizeManager:
 
     def count_request(self, old: KubeletPod, new: KubeletPod) -> None:
         """Count what a changed spec asks for, item by item."""
-        before, after = resources_of(old), resources_of(new)
+        before, after = self.rules.resources_of(old), self.rules.resources_of(new)
         for name, size in after.containers.items():
             was = before.of(name)
             for part, one, other in (

@@ -15,10 +15,19 @@ NOTHING = ResourceRequirements()
 
 
 class PodResources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Requests and limits by container name, and the pod's own (`level`), as text."""
+    """Requests and limits by container name, and the pod's own (`level`), as text.
+
+    `passing`: those of `containers` that end before the main ones start, and never count beside them.
+    """
 
     containers: dict[str, ResourceRequirements] = {}
     level: ResourceRequirements | None = None
+    passing: tuple[str, ...] = ()
+
+    @property
+    def lasting(self) -> dict[str, ResourceRequirements]:
+        """What main containers and sidecars have, who run side by side."""
+        return {name: size for name, size in self.containers.items() if name not in self.passing}
 
     def of(self, container: str) -> ResourceRequirements:
         """Return what a container has; nothing for one that is not resizable."""
@@ -33,12 +42,27 @@ class PodResources(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_RESOURCES = PodResources()
 
 
-def resources_of(pod: KubeletPod) -> PodResources:
-    """Return what the pod asks for now for each container that is resizable: main containers and sidecars."""
+def resources_of(pod: KubeletPod, *, with_init_containers: bool = False) -> PodResources:
+    """Return what the pod asks for now for each container that is resizable: main containers and sidecars.
+
+    `with_init_containers`: init containers that are no sidecars, too (InPlacePodVerticalScalingInitContainers).
+    """
     spec = pod.spec
-    found = {c.name: c.resources for c in spec.init_containers if c.restart_policy == "Always"}
+    passing = tuple(c.name for c in spec.init_containers if c.restart_policy != "Always")
+    found = {c.name: c.resources for c in spec.init_containers if with_init_containers or c.name not in passing}
     found |= {c.name: c.resources for c in spec.containers}
-    return PodResources(found, spec.resources)
+    return PodResources(found, spec.resources, passing if with_init_containers else ())
+
+
+def aligned(recorded: PodResources, wanted: PodResources) -> PodResources:
+    """Return a recorded size with exactly the containers of `wanted`, which stands for those that were not recorded.
+
+    A kubelet that starts with another gate records other containers than the one before.
+    """
+    if recorded.containers.keys() == wanted.containers.keys() and recorded.passing == wanted.passing:
+        return recorded
+    sizes = {name: recorded.containers.get(name, size) for name, size in wanted.containers.items()}
+    return PodResources(sizes, recorded.level, wanted.passing)
 
 
 def overlaid(pod: KubeletPod, resources: PodResources) -> KubeletPod:

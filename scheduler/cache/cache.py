@@ -240,7 +240,8 @@ class Cache:
 
 
 def _placement_of(node: Node) -> tuple[Any, ...]:
-    return node.status.allocatable, node.metadata.labels, node.spec, node.status.images
+    status = node.status
+    return status.allocatable, node.metadata.labels, node.spec, status.images, status.declared_features
 
 
 def _parse(quantities: dict[str, str]) -> dict[str, int]:

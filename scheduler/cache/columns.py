@@ -102,10 +102,12 @@ class Columns:
         self.nonzero_cpu: Floats = np.zeros(0)
         self.nonzero_memory: Floats = np.zeros(0)
         self.taint_set: Ids = np.zeros(0, np.intp)
+        self.feature_set: Ids = np.zeros(0, np.intp)
         self.allocatable: dict[str, Floats] = {}
         self.requested: dict[str, Floats] = {}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[tuple[str, str, str], ...], int] = {(): 0}
+        self.feature_sets: dict[tuple[str, ...], int] = {(): 0}
         self._labels: dict[str, Ids] = {}
         self._label_values: dict[str, dict[str, int]] = {}
         self._port_users: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -140,6 +142,8 @@ class Columns:
             column[row] = min(info.allocatable.get(resource, 0), AMOUNT_MAX)
         self.pod_limit[row] = info.allocatable.get("pods", 0)
         self.unschedulable[row] = node.spec.unschedulable
+        features = node.status.declared_features
+        self.feature_set[row] = self.feature_sets.setdefault(features, len(self.feature_sets))
         if self.images.set(row, node.status.images) or (is_new and self.images):
             self.epoch += 1
         self._set_identity(row, node)
@@ -237,6 +241,11 @@ class Columns:
         results = np.fromiter((accepts(taints) for taints in self.taint_sets), bool, count=len(self.taint_sets))
         return results[self.taint_set]
 
+    def feature_mask(self, accepts: Callable[[tuple[str, ...]], bool]) -> Mask:
+        """Return the rows whose declared features are accepted; asked once for each distinct list."""
+        results = np.fromiter(map(accepts, self.feature_sets), bool, count=len(self.feature_sets))
+        return results[self.feature_set]
+
     def port_conflicts(self, wanted: Sequence[HostPort]) -> Mask | None:
         """Return the rows where one of the host ports is taken; None when nowhere."""
         mask: Mask | None = None
@@ -268,6 +277,7 @@ class Columns:
             "nonzero_cpu",
             "nonzero_memory",
             "taint_set",
+            "feature_set",
         ):
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros(by, array.dtype)]))

@@ -42,13 +42,14 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("GangScheduling", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
+    ("NodeDeclaredFeatures", 0),
     ("NodeResourceTopologyMatch", 0),
     ("NodeRejection", NODE_REJECTION_WEIGHT),
     ("DefaultBinder", 0),
 )
 """Names and weights in upstream's multiPoint order; NodeRejection is ours, NodeResourceTopologyMatch a SIG's."""
 
-GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload"}
+GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload", "NodeDeclaredFeatures": "NodeDeclaredFeatures"}
 """Plugins that run by default only with a feature gate."""
 
 

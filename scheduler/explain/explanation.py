@@ -89,6 +89,7 @@ class Explainer:
         found["filters"], found["node_groups"] = self._node_groups(queued)
         found["would_fit_if"] = self._would_fit(queued)
         found["devices"] = self._devices(queued)
+        found["features"] = self._features(queued)
         if self.records is not None:
             found["annotations"] = self.records.whole(found["uid"])
         return found
@@ -135,6 +136,19 @@ class Explainer:
         nodes = [info.node for info in self.core.cache.columns.nodes if info is not None and info.node is not None]
         asked = plugin.device_shortages(queued.info.pod, nodes[:NODES_SHOWN]) if plugin is not None else ""
         return [] if isinstance(asked, str) else msgspec.to_builtins(asked)
+
+    def _features(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
+        """Return which features each node lacks that the pod needs, for the first nodes; nothing for those that have
+        all (KEP-5328)."""
+        if queued is None or queued.pool is Pool.GATED:
+            return []
+        plugin = self.core.profiles.of(queued.info).runner.plugins_by_name.get("NodeDeclaredFeatures")
+        if plugin is None:
+            return []
+        nodes = [info for info in self.core.cache.columns.nodes if info is not None]
+        lacking = ((info.name, plugin.lacks(queued.info, info)) for info in sorted(nodes, key=lambda info: info.name))
+        found = [{"node": node, "missing": list(names)} for node, names in lacking if names]
+        return found[:NODES_SHOWN]
 
     def queue(self) -> dict[str, Any]:
         """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""

@@ -68,7 +68,12 @@ class NodeRejection:
 
     def events_to_register(self) -> Sequence[Registration]:
         """Whatever may have cured the node that said no."""
-        cured = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
+        cured = (
+            Action.UPDATE_NODE_ALLOCATABLE
+            | Action.UPDATE_NODE_LABEL
+            | Action.UPDATE_NODE_SESSION
+            | Action.UPDATE_NODE_DECLARED_FEATURE
+        )
         return (
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._left_the_node),
             Registration(ClusterEvent(NODE, Action.ADD | cured), self._is_the_node),

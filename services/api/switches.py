@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from services.api.release import FOLLOWED, RELEASES
+from services.api.release import FOLLOWED, RELEASES, is_before
 
 Value = str | int | float | bool
 View = TypeVar("View")
@@ -40,6 +40,10 @@ class Switch:
     maximum: float | None = None
     by_release: tuple[Value, ...] = ()
     """Its default in each of `RELEASES`, where they differ; `default` is that of the release that is followed."""
+    known_from: str = ""
+    """The first release that has the gate; "": every release has it, or it is no gate."""
+    locked_from: str = ""
+    """The first release in which the gate cannot be set otherwise; "": there is none."""
 
     @property
     def shown_by(self) -> str:
@@ -55,6 +59,14 @@ class Switch:
     def default_in(self, release: str) -> Value:
         """Return its default in a release, for example `1.35`."""
         return self.by_release[list(RELEASES).index(release)] if self.by_release else self.default
+
+    def is_known_in(self, release: str) -> bool:
+        """Whether a release has it; one that has not behaves as its default there says."""
+        return not self.known_from or not is_before(release, self.known_from)
+
+    def is_locked_in(self, release: str) -> bool:
+        """Whether a release lets no one set it otherwise."""
+        return bool(self.locked_from) and not is_before(release, self.locked_from)
 
     @property
     def since(self) -> tuple[tuple[str, Value], ...]:
@@ -333,6 +345,13 @@ REGISTER: tuple[Switch, ...] = (
     Switch("ContainerRestartRules", True, "feature gate: containers have restart policies and rules by exit code of "
            "their own (KEP-5307)", "kubelet 3.3", "pod-life/restart-rules",
            by_release=(False, True, True, True)),
+    Switch("RestartAllContainersOnContainerExits", True, "feature gate: a container's end may restart all "
+           "containers of its pod; a feature that kubelets declare (KEP-5532)", "node-declared-features 1",
+           "features/switched-off",
+           by_release=(False, False, True, True), known_from="1.35"),
+    Switch("NodeDeclaredFeatures", True, "feature gate: kubelets declare features, pods run only on nodes that declare "
+           "what they need (KEP-5328)", "node-declared-features 1", "features/unfiltered",
+           by_release=(False, False, True, True), known_from="1.35", locked_from="1.37"),
     Switch("pleg.mode", "evented", "when nodes notice what containers do: by relisting every second, or by events",
            "kubelet 11", "node-life/noticing", ("generic", "evented")),
     Switch("restart.readmit_running", True, "running pods are asked again whether they fit when their kubelet "
@@ -471,6 +490,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("InPlacePodLevelResourcesVerticalScaling", True, "feature gate: pods with resources of their own may be "
            "resized (KEP-5419)", "kep-1287-in-place-resize 13", "resize/pod-level",
            by_release=(False, False, True, True)),
+    Switch("InPlacePodVerticalScalingInitContainers", True, "feature gate: init containers that are no sidecars may be "
+           "resized", "node-declared-features 5", "features/init-containers",
+           by_release=(False, False, True, True), known_from="1.36", locked_from="1.37"),
     Switch("InPlacePodVerticalScalingSchedulerPreemption", False, "feature gate: the scheduler preempts for deferred "
            "resizes (KEP-5836)", "kep-5836 1", "kep-5836/one-victim"),
     Switch("resize.generation", "G3", "which draft of KEP-5836 is at work: G0 of February to G4 of September 2026",
@@ -552,7 +574,12 @@ class Switches(Mapping[str, Value]):
         release = str((values or {}).get(EMULATED, FOLLOWED))
         self._values = {s.name: s.default_in(release) for s in REGISTER}
         for name, value in (values or {}).items():
-            find(name)
+            known = find(name)
+            if known.is_locked_in(release) and value != known.default_in(release):
+                raise SwitchError(
+                    f"switch {name}={_text(value)}: locked to {_text(known.default_in(release))} since Kubernetes "
+                    f"{known.locked_from}, and {EMULATED}={release}"
+                )
             self._values[name] = value
         self._set = tuple(sorted((values or {}).keys()))
 

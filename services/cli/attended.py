@@ -29,7 +29,8 @@ from services.api.kwok.definitions import chosen
 from services.api.kwok.documents import STAGE, KwokError, load
 from services.api.kwok.stages.document import StageError, load_stages
 from services.api.kwok.stages.rights import rights_of
-from services.api.switches import Switches
+from services.api.release import skew
+from services.api.switches import EMULATED, Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
 from services.runtime.certificates import AUTHORITY_LIFE
@@ -73,7 +74,8 @@ def check(given: dict[str, Any]) -> None:
             raise click.UsageError(f"--role {error}") from None
     _check_simulator(given)
     _check_scheduler_config(given["scheduler_config"])
-    given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
+    release = Switches.parse(given["assignments"]).choice(EMULATED)
+    given["definitions"] = _definitions(given["nodes_file"], given["hosts"], release) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
@@ -212,18 +214,24 @@ def _check_life(text: str) -> None:
         )
 
 
-def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
-    """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
+def _definitions(path: Path, hosts: int, release: str) -> dict[str, list[dict[str, object]]]:
+    """Return the file's node definitions by host, dealt in blocks. `release`: the API server's.
+
+    Raises: UsageError naming file and node.
+    """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
-        names = [NodeDefinition.parse(definition).name for definition in found]
+        nodes = [NodeDefinition.parse(definition) for definition in found]
     except OSError as error:
         raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
     except (*UNREADABLE, ValueError) as error:
         raise click.UsageError(f"--nodes-file {path}: {error}") from None
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
+    names = [node.name for node in nodes]
+    for i, node in enumerate(nodes):
+        if node.name in names[:i]:
+            raise click.UsageError(f"--nodes-file {path}: node {node.name} is defined twice")
+        if node.version and (why := skew(node.version, release)):
+            raise click.UsageError(f"--nodes-file {path}: node {node.name}: {why}")
     rest = iter(found)
     return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
 

@@ -21,6 +21,7 @@ SPECIFICATIONS = (
     "kubectl-requests",
     "kubelet",
     "kubelet-unbinding",
+    "node-declared-features",
     "preemption",
     "scheduler-queue-and-cycles",
     "simulator",

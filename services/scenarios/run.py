@@ -49,6 +49,7 @@ from services.scenarios.simulation import simloop
 from services.scenarios.simulation.begun import begun_state
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
+from services.scenarios.skew import check_skew
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
@@ -159,6 +160,7 @@ def plan_of(
             what = f"no process or component is called so; want {', '.join(known)}"
             raise ScriptError(f"{scenario.path}: set {name}: {what}")
         Switches.parse(words)
+    check_skew(made, scenario)
     return made
 
 

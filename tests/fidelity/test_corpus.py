@@ -59,6 +59,7 @@ def node_of(short: dict[str, Any]) -> Node:
         "unschedulable",
         "allocatable",
         "images",
+        "features",
     }
     assert set(short) <= known, f"node {short.get('name')}: unknown {set(short) - known}"
     allocatable = {
@@ -74,7 +75,12 @@ def node_of(short: dict[str, Any]) -> Node:
             "taints": [_taint(t) for t in short.get("taints", ())],
             "unschedulable": short.get("unschedulable", False),
         },
-        "status": {"allocatable": allocatable, "capacity": allocatable, "images": short.get("images", [])},
+        "status": {
+            "allocatable": allocatable,
+            "capacity": allocatable,
+            "images": short.get("images", []),
+            "declaredFeatures": short.get("features", []),
+        },
     }
     return msgspec.convert(document, Node, strict=False)
 

@@ -136,6 +136,8 @@ ROWS = {
     "controllers.own_write_gate": Row((False,)),
     "ReduceDefaultCrashLoopBackOffDecay": Row((False,)),
     "ContainerRestartRules": Row((False,)),
+    "RestartAllContainersOnContainerExits": Row((False,)),
+    "NodeDeclaredFeatures": Row((False,)),
     "pleg.mode": Row(("evented",)),
     "restart.readmit_running": Row((False,)),
     "topology.policy": Row(("", "none", "best-effort"), {
@@ -199,6 +201,7 @@ ROWS = {
     "RelaxedServiceNameValidation": Row((False,)),
     "TaintTolerationComparisonOperators": Row((False,)),
     "InPlacePodLevelResourcesVerticalScaling": Row((False,)),
+    "InPlacePodVerticalScalingInitContainers": Row((False,)),
     "InPlacePodVerticalScalingSchedulerPreemption": Row((False,)),
     "resize.generation": Row(("G0", "G1", "G3"), {"G2": "its hint wakes as well as the handler of G4"}),
     "resize.parked_wakeup": Row(("none",), {

@@ -7,6 +7,7 @@ Source: upstream `pkg/apis/core/validation/validation.go`.
 """
 
 import base64
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -28,6 +29,7 @@ from apiserver_fake.validation.formats import (
     label_value,
     qualified_name,
     quantity,
+    quoted,
     required,
     too_long,
     unsupported,
@@ -220,6 +222,31 @@ def _addresses(node: Document) -> Causes:
         seen.append(each)
 
 
+def _declared_features(node: Document) -> Causes:
+    """Yield what is wrong with the list of declared features: names in the form of feature gates, sorted, each once.
+
+    Source: upstream `validateNodeDeclaredFeatures`.
+    """
+    names = (node.get("status") or {}).get("declaredFeatures") or []
+    for index, name in enumerate(names):
+        path = f"status.declaredFeatures[{index}]"
+        if len(name) > FEATURE_NAME_MAX:
+            text = f"must be no more than {FEATURE_NAME_MAX} characters"
+            yield invalid(path, name, f"invalid feature name {quoted(name)}: {text}")
+        elif _FEATURE_NAME.fullmatch(name) is None:
+            yield invalid(path, name, f"invalid feature name {quoted(name)}: {_FEATURE_FORM}")
+        if index and names[index - 1] == name:
+            yield duplicate(path, name)
+        elif index and names[index - 1] > name:
+            yield invalid(path, name, "list must be sorted alphabetically")
+
+
+FEATURE_NAME_MAX = 253
+_FEATURE_NAME = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
+_FEATURE_FORM = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
 OWNER = Field(missing="", form=qualified_name, rule=not_repeated)
 NODE_SPEC = Struct(
     Field("taints", most=TAINTS_MAX),
@@ -228,6 +255,7 @@ NODE_SPEC = Struct(
 NODE_FIELDS = Struct(
     _taints,
     _resources,
+    lambda node, at, report: _declared_features(node),
     _pod_ranges,
     Field("spec", default={}, struct=NODE_SPEC),
     Field("status", default={}, struct=Struct(Field("conditions", most=64))),
@@ -241,6 +269,14 @@ def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != POLICY}
 
 
+def _drop_declared_features(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    """Leave out the declared features where the gate does not know them; a stored list may be written again."""
+    status = new.get("status") or {}
+    stored = ((old or {}).get("status") or {}).get("declaredFeatures")
+    if "declaredFeatures" in status and not stored and not ctx.switches.node_declared_features:
+        new["status"] = {name: value for name, value in status.items() if name != "declaredFeatures"}
+
+
 def _create_node(new: Document, ctx: WriteContext) -> None:
     """Complete a node: allocatable is the capacity where it is left out, and pods keep off one that tools make.
 
@@ -249,6 +285,7 @@ def _create_node(new: Document, ctx: WriteContext) -> None:
     Source: upstream `plugin/pkg/admission/nodetaint/admission.go`, `pkg/apis/core/v1/defaults.go`.
     """
     _drop_unknown_policy(new, ctx)
+    _drop_declared_features(None, new, ctx)
     status, spec = new.get("status") or {}, new["spec"]
     if status.get("capacity") is not None and status.get("allocatable") is None:
         new["status"] = {**status, "allocatable": dict(status["capacity"])}
@@ -279,6 +316,7 @@ def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
 def _prepare_node_status(old: Document, new: Document, ctx: WriteContext) -> None:
     """Keep all but the status, and the kubelet's session where the writer's type of a Node has no such field."""
     keep_all_but_status(old, new, ctx)
+    _drop_declared_features(old, new, ctx)
     session = ((old.get("status") or {}).get("nodeInfo") or {}).get("kubeletSession")
     status = new.get("status") or {}
     info = status.get("nodeInfo") or {}
@@ -306,6 +344,7 @@ def _same_node(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 def _node_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     yield from _resources(new, "", Report())
+    yield from _declared_features(new)
     yield from _addresses(new)
 
 

@@ -7,6 +7,7 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 import contextlib
 
 from apiserver_fake.admission import limit_ranger
+from apiserver_fake.admission.declared_features import check_pod_update
 from apiserver_fake.admission.priority import set_priority
 from apiserver_fake.admission.runtime_class import set_runtime_class
 from apiserver_fake.admission.service_account import with_account
@@ -112,6 +113,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
     if old is None:
         check_new_pod(new, report)
         return causes
+    report.update = (old, new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     was, now = old["metadata"].get("annotations") or {}, new["metadata"].get("annotations") or {}
     if new.get("spec") is not old.get("spec"):
@@ -127,6 +129,8 @@ def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> Non
     # A plain update changes no size; `resize` asks for itself.
     if old is None:
         limit_ranger.check_pod(None, new, ctx)
+    else:
+        check_pod_update(old, new, ctx)
 
 
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from apiserver_fake.admission import limit_ranger
+from apiserver_fake.admission.declared_features import check_pod_update
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.fields import Report
@@ -52,13 +53,14 @@ def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceR
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
     resized = {**stored, "spec": spec}
-    if causes := check_resize(stored, resized, Report(ctx.switches), with_level=ctx.switches.pod_level_resize):
+    if causes := check_resize(stored, resized, Report(ctx.switches)):
         raise invalid("Pod", ctx.request.name, causes)
     if spec == before:
         return SubresourceResult()
     resized = {**next_generation(stored), "spec": spec}
     if ranges:
         limit_ranger.check_pod(stored, resized, ctx)
+    check_pod_update(stored, resized, ctx)
     node_name = before.get("nodeName") or ""
     if node_name and ctx.switches.resize_feasibility == BY_ADMISSION:
         problem = _problem(resized, node_name, ctx.lookup("nodes", "", node_name))

@@ -99,8 +99,37 @@ def _few_codes(codes: list[int], path: str, report: Report) -> Causes:
     return too_many(path, len(codes), CODES_MAX)
 
 
+RESTART_ALL = "RestartAllContainers"
+
+
+def _restart_action(action: str, path: str, report: Report) -> Causes:
+    """Refuse what the gate RestartAllContainersOnContainerExits brings, unless the stored object has it already.
+
+    Without the gate ContainerRestartRules no pod keeps a rule, whatever it says.
+    """
+    switches, stored = report.switches, report.update[0] if report.update is not None else None
+    allows_all = switches.restart_all_containers or not switches.container_restart_rules
+    allows_all = allows_all or (stored is not None and restarts_all(stored))
+    known = ("Restart", RESTART_ALL) if allows_all else ("Restart",)
+    if action not in known:
+        yield unsupported(path, action, known)
+
+
+def restarts_all(stored: Document) -> bool:
+    """Whether a container of a stored pod, or of an object's pod template, restarts all others when it ends."""
+    spec = stored.get("spec") or {}
+    spec = (spec.get("jobTemplate") or {}).get("spec") or spec
+    spec = (spec.get("template") or {}).get("spec") or spec
+    return any(
+        rule.get("action") == RESTART_ALL
+        for kind in ("containers", "initContainers")
+        for container in spec.get(kind) or ()
+        for rule in container.get("restartPolicyRules") or ()
+    )
+
+
 _RESTART_RULE = Struct(
-    Field("action", missing="", enum=("Restart", "RestartAllContainers")),
+    Field("action", missing="", rule=_restart_action),
     Field(
         "exitCodes",
         required="must be specified",

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Report
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, required
 from apiserver_fake.validation.pod import defaults
@@ -181,10 +182,11 @@ def _resized(before: Document, after: Document) -> Document:
     return {**before, **{name: after[name] for name in _OWN if name in after}}
 
 
-def check_resize(old: Document, new: Document, report: Report, *, with_level: bool = True) -> list[Cause]:
+def check_resize(old: Document, new: Document, report: Report) -> list[Cause]:
     """Return what is wrong with resizing the stored pod to the new one.
 
-    `with_level`: pods with resources of their own may be resized (InPlacePodLevelResourcesVerticalScaling).
+    The gates InPlacePodLevelResourcesVerticalScaling and InPlacePodVerticalScalingInitContainers decide whether pods
+    with resources of their own, and init containers that are no sidecars, may be resized.
     """
     before, spec = old.get("spec") or {}, new.get("spec") or {}
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
@@ -194,13 +196,13 @@ def check_resize(old: Document, new: Document, report: Report, *, with_level: bo
     check_pod(new, report)
     causes = report.causes
     try:
-        causes += _beside(old, spec, with_level=with_level)
+        causes += _beside(old, spec, report.switches)
     except ValueError:  # a malformed quantity, named already
         causes += _check_order(before, spec)
     return causes
 
 
-def _beside(old: Document, spec: Document, *, with_level: bool) -> Causes:
+def _beside(old: Document, spec: Document, switches: ApiServerSwitches) -> Causes:
     """Yield what is wrong with a resized spec beside the stored pod."""
     before, status = old.get("spec") or {}, old.get("status") or {}
     qos = status.get("qosClass") or defaults.qos_class(before)
@@ -208,7 +210,7 @@ def _beside(old: Document, spec: Document, *, with_level: bool) -> Causes:
         yield invalid("spec", qos, "Pod QOS Class may not change as a result of resizing")
     if not is_supported(status):
         yield forbidden("spec", "Pod running on node without support for resize")
-    if not with_level and (_has_amounts(before.get("resources")) or _has_amounts(spec.get("resources"))):
+    if not switches.pod_level_resize and (_has_amounts(before.get("resources")) or _has_amounts(spec.get("resources"))):
         yield forbidden("", _NO_LEVEL)
         return
     yield from _check_level(before.get("resources"), spec.get("resources"))
@@ -217,14 +219,14 @@ def _beside(old: Document, spec: Document, *, with_level: bool) -> Causes:
         return
     for kind in (INIT_CONTAINERS, CONTAINERS):
         for index, (was, now) in enumerate(_pairs(before, spec, kind)):
-            if kind == CONTAINERS or was.get("restartPolicy") == "Always":
+            if kind == CONTAINERS or was.get("restartPolicy") == "Always" or switches.init_container_resize:
                 at = f"spec.{kind}[{index}].resources"
                 yield from _check_kept(was.get("resources"), now.get("resources"), at, "resource")
     for was, now in _pairs(before, spec, CONTAINERS):
         if _fixed(was) != _fixed(now):
             yield forbidden("spec", "only cpu and memory resources are mutable")
     for index, (was, now) in enumerate(_pairs(before, spec, INIT_CONTAINERS)):
-        if was.get("restartPolicy") == "Always":
+        if was.get("restartPolicy") == "Always" or switches.init_container_resize:
             if _fixed(was) != _fixed(now):
                 text = "only cpu and memory resources for init or sidecar containers are mutable"
                 yield forbidden(f"spec.initContainers[{index}]", text)

@@ -57,6 +57,7 @@ class NodeStatus(View, frozen=True):
     images: tuple[ContainerImage, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
     volumes_attached: tuple[AttachedVolume, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(ObjectView, frozen=True):

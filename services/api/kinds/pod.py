@@ -52,6 +52,18 @@ class ContainerPort(View, frozen=True):
     host_ip: str = msgspec.field(name="hostIP", default="")
 
 
+class ContainerRestartRule(View, frozen=True):
+    """What follows when the container ends with certain exit codes: Restart or RestartAllContainers (KEP-5307)."""
+
+    action: str = ""
+
+
+class VolumeMount(View, frozen=True):
+    """A volume in a container; only what not every node can do is read."""
+
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(View, frozen=True):
     """The fields of a container that scheduler and kubelet read. `restart_policy` Always on an init
     container makes it a sidecar (KEP-753)."""
@@ -64,6 +76,8 @@ class Container(View, frozen=True):
     resize_policy: tuple[ContainerResizePolicy, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class Toleration(View, frozen=True):
@@ -235,6 +249,13 @@ class ImageVolumeSource(View, frozen=True):
     pull_policy: str = ""
 
 
+class EmptyDirVolumeSource(View, frozen=True):
+    """A directory that lives and dies with the pod; in memory where `medium` is Memory."""
+
+    medium: str = ""
+    size_limit: str | int | float | None = None
+
+
 class Volume(View, frozen=True):
     """A volume of a pod; only the sources that scheduling asks about are read.
 
@@ -244,6 +265,7 @@ class Volume(View, frozen=True):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: Mark | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
@@ -296,6 +318,7 @@ class PodSpec(View, frozen=True):
     scheduler_name: str = "default-scheduler"
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -310,6 +333,7 @@ class PodSpec(View, frozen=True):
     overhead: dict[str, str] = {}
     resources: ResourceRequirements | None = None
     host_network: bool = False
+    host_users: bool | None = None
     hostname: str = ""
     subdomain: str = ""
     service_account_name: str = ""

@@ -288,6 +288,10 @@ def _show_pod(found: dict[str, Any]) -> None:
         click.echo("\nDevices for its claims, each request alone:")
         rows = [row for short in found["devices"] for row in _device_rows(short)]
         print_table(("claim", "request", "node", "wants", "usable", "the others"), rows, texts=6)
+    if found.get("features"):
+        click.echo("\nFeatures that it needs and nodes do not declare:")
+        rows = [(each["node"], ", ".join(each["missing"])) for each in found["features"]]
+        print_table(("node", "missing"), rows, texts=2)
     if found["would_fit_if"]:
         click.echo("\nIt would fit with any one of these changes (each was filtered again):")
         rows = [(c["dimension"], c["change"], _named(c)) for c in found["would_fit_if"]]

@@ -46,10 +46,7 @@ def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  #
     elif found:
         print_table(
             ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
-            [
-                (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, _opened(s), s.shown_by)
-                for s in found
-            ],
+            [(s.name, _default(s, release), _since(s), _values(s), s.meaning, _opened(s), s.shown_by) for s in found],
             spare=("SINCE", "SOURCE", "SHOWN BY"),
         )
     else:
@@ -63,6 +60,8 @@ def _document(switch: Switch, release: str) -> dict[str, object]:
         "type": switch.type,
         "default": switch.default_in(release),
         "by_release": {each: switch.default_in(each) for each in RELEASES},
+        "known_from": switch.known_from,
+        "locked_from": switch.locked_from,
         "values": list(switch.values),
         "minimum": switch.minimum,
         "maximum": switch.maximum,
@@ -80,12 +79,19 @@ def _block(switch: Switch, release: str) -> tuple[str, list[tuple[str, str]]]:
         ("MEANING", switch.meaning),
         ("TYPE", switch.type),
         ("VALUES", _values(switch)),
-        ("DEFAULT", _text(switch.default_in(release))),
-        *((f"IN {each}", _text(switch.default_in(each))) for each in RELEASES if switch.by_release),
+        ("DEFAULT", _default(switch, release)),
+        *((f"IN {each}", _default(switch, each)) for each in RELEASES if switch.by_release),
         ("SOURCE", switch.source),
         *opened,
         ("SHOWN BY", switch.shown_by),
     ]
+
+
+def _default(switch: Switch, release: str) -> str:
+    """Return the default in a release, whether it cannot be set otherwise, or that the release has no such gate."""
+    if not switch.is_known_in(release):
+        return "unknown"
+    return _text(switch.default_in(release)) + (" (locked)" if switch.is_locked_in(release) else "")
 
 
 def _opened(switch: Switch) -> str:

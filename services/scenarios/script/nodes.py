@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.api.meta import Document
+from services.api.release import RELEASES
 from services.scenarios.script.declaration import Option, check_known, fields, read_options
 from services.scenarios.script.value_types import (
     COUNT,
@@ -12,7 +13,6 @@ from services.scenarios.script.value_types import (
     FLAG,
     INTEGER,
     NAME,
-    NAMES,
     PAIRS,
     QUANTITIES,
     QUANTITY,
@@ -116,6 +116,10 @@ def _counts(text: str) -> dict[str, int]:
 _COUNTS = as_type("RESOURCE:COUNT,…", _counts)
 
 
+def _features(text: str) -> list[str]:
+    return [] if text == "none" else [part for part in text.split(",") if part]
+
+
 def _with(name: str, read: Callable[[str], Any]) -> ValueType:
     return as_type(name, read)
 
@@ -157,7 +161,20 @@ _FIELDS = (
         field="maxContainerRestartPeriod",
     ),
     Option("feature-gates", PAIRS, "feature gates of this node alone: `PodLevelResources:false`", field="featureGates"),
-    Option("declared-features", NAMES, "features that it declares to the scheduler", field="declaredFeatures"),
+    Option(
+        "version",
+        choice(*RELEASES),
+        "the release of its kubelet: what it is called, its gates, and what it declares",
+        otherwise="as emulate.version says",
+        field="version",
+    ),
+    Option(
+        "declared-features",
+        _with("NAME,…|none", _features),
+        "the features that it declares (KEP-5328)",
+        otherwise="what its release and gates give",
+        field="declaredFeatures",
+    ),
     Option(
         "evict-below",
         _with("SIGNAL:QUANTITY,…", lambda text: {"hard": parse_pairs(text)}),
@@ -337,7 +354,7 @@ expect each nodes name=n2 status.allocatable[hugepages-2Mi] == 1Gi
 nodes n1 cpu=4 images=shop:2=500Mi image-gc=70/60 pulls=parallel restart-max=5s shutdown=30s/10s
 nodes n2 cpu=4 attachable-volumes=2 app-armor=false groups-policy=false feature-gates=PodLevelResources:false
 nodes n3 cpu=4 faults="sandbox fails 2 times" evict-below=memory.available:500Mi
-nodes n4 cpu=4 declared-features=RestartAllContainersOnContainerExits taints=own:NoSchedule,other:NoExecute
+nodes n4 cpu=4 version=1.35 declared-features=none taints=own:NoSchedule,other:NoExecute
 pod crashes cpu=1 run="exit 1 after 1s" node=n1
 pod mounted cpu=1 node=n3
 expect within 40s each pods name=crashes status.containerStatuses[main].restartCount >= 3

@@ -8,7 +8,7 @@ import pytest
 from apiserver_fake.rest import discovery
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.status import NodeReport
-from services.api.release import FOLLOWED, KUBERNETES, RELEASES
+from services.api.release import FOLLOWED, KUBERNETES, RELEASES, skew
 from services.api.switches import REGISTER, SwitchError, Switches, find
 
 ON, OFF = True, False
@@ -31,6 +31,9 @@ DIFFERING = {
     "ClearingNominatedNodeNameAfterBinding": (OFF, ON, ON, ON),
     "OpportunisticBatching": (OFF, ON, ON, ON),
     "InPlacePodLevelResourcesVerticalScaling": (OFF, OFF, ON, ON),
+    "InPlacePodVerticalScalingInitContainers": (OFF, OFF, ON, ON),
+    "NodeDeclaredFeatures": (OFF, OFF, ON, ON),
+    "RestartAllContainersOnContainerExits": (OFF, OFF, ON, ON),
     "controllers.own_write_gate": (OFF, OFF, ON, ON),  # the gates StaleControllerConsistency*
     # What the code of a release does, without a gate.
     "dra.distinct_attribute": ("upstream", "upstream", "upstream", "correct"),
@@ -93,6 +96,30 @@ def test_an_arm_sets_the_release_over_what_a_scenario_has_set():
 def test_a_release_that_is_not_known_is_refused_with_those_that_are():
     with pytest.raises(SwitchError, match=r"want one of 1\.34, 1\.35, 1\.36, 1\.37"):
         Switches.parse(["emulate.version=1.33"])
+
+
+def test_a_locked_gate_cannot_be_set_otherwise_in_its_release_and_can_before():
+    assert not Switches.parse(["NodeDeclaredFeatures=false", "emulate.version=1.36"]).flag("NodeDeclaredFeatures")
+    assert Switches.parse(["NodeDeclaredFeatures=true", "emulate.version=1.37"]).flag("NodeDeclaredFeatures")
+    with pytest.raises(SwitchError, match=r"NodeDeclaredFeatures=false: locked to true since Kubernetes 1\.37, and em"):
+        Switches.parse(["emulate.version=1.37", "NodeDeclaredFeatures=false"])
+
+
+def test_a_release_from_before_a_gate_does_not_know_it():
+    known = find("NodeDeclaredFeatures")
+
+    assert [False, True, True, True] == [known.is_known_in(release) for release in RELEASES]
+    assert [False, False, False, True] == [known.is_locked_in(release) for release in RELEASES]
+
+
+@pytest.mark.parametrize(("kubelet", "apiserver", "why"), [
+    ("1.34", "1.37", ""),
+    ("1.36", "1.36", ""),
+    ("1.37", "1.36", "a kubelet of 1.37 is newer than the API server of 1.36"),
+    ("1.33", "1.37", "a kubelet of 1.33 is more than 3 minor releases older than the API server of 1.37"),
+])  # fmt: skip
+def test_a_kubelet_is_at_most_three_releases_older_and_never_newer(kubelet, apiserver, why):
+    assert why == skew(kubelet, apiserver)
 
 
 def test_the_releases_from_which_on_a_default_is_another_are_listed():

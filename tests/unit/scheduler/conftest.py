@@ -42,13 +42,16 @@ class Worlds:
         taints: tuple[Taint, ...] = (),
         unschedulable: bool = False,
         session: str = "",
+        features: tuple[str, ...] = (),
         **more: str,
     ) -> Node:
         allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **{k.replace("__", "/"): v for k, v in more.items()}}
         return Node(
             metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
             spec=NodeSpec(taints=taints, unschedulable=unschedulable),
-            status=NodeStatus(allocatable=allocatable, node_info=NodeInfo(kubelet_session=session)),
+            status=NodeStatus(
+                allocatable=allocatable, node_info=NodeInfo(kubelet_session=session), declared_features=features
+            ),
         )
 
     @staticmethod

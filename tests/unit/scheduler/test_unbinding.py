@@ -81,7 +81,9 @@ def test_an_exclusion_that_runs_out_wakes_its_pod_without_any_event(cluster, a):
 
 
 @pytest.mark.parametrize(
-    "change", [{"labels": {"fixed": "yes"}}, {"cpu": "8"}, {"session": "new"}], ids=["labels", "allocatable", "session"]
+    "change",
+    [{"labels": {"fixed": "yes"}}, {"cpu": "8"}, {"session": "new"}, {"features": ("A",)}],
+    ids=["labels", "allocatable", "session", "features"],
 )
 def test_a_change_of_the_node_ends_its_exclusions_early(cluster, a, change):
     world = cluster().nodes(node := a.node("n1"))

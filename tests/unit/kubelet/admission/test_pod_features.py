@@ -2,9 +2,10 @@
 
 import pytest
 
-from kubelet.admission.features import HOST_USERS as HOST_USERS_FEATURE
-from kubelet.admission.features import RESTART_ALL, NodeFeatures
+from kubelet.admission.features import NodeFeatures
 from kubelet.managers.allocation import Rejection
+from services.api.features.declared import HOST_USERS as HOST_USERS_FEATURE
+from services.api.features.declared import RESTART_ALL
 
 APP_ARMOR = {"appArmorProfile": {"type": "RuntimeDefault"}}
 STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
@@ -49,6 +50,8 @@ def test_a_node_refuses_what_it_lacks(a_pod, lacking, spec, reason, message):
         ({"groups_policy": False, "gates": {"SupplementalGroupsPolicy": False}}, STRICT),
         ({"declared": ("UserNamespacesHostNetworkSupport",)}, HOST_USERS),
         ({}, {"hostNetwork": True}),
+        ({"declared": None}, HOST_USERS | {"containers": [{"name": "c", "restartPolicyRules": [RULE]}]}),
+        ({"release": "1.35"}, HOST_USERS),
     ],
 )
 def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
@@ -59,7 +62,8 @@ def test_a_node_that_has_it_takes_the_pod(a_pod, lacking, spec):
     ("fields", "reported"),
     [
         ({"featureGates": {"Sidecars": False}}, "node n1: featureGates: 'Sidecars', want one of AppArmor, "),
-        ({"declaredFeatures": ["Anything"]}, "node n1: declaredFeatures: 'Anything', want one of Restart"),
+        ({"declaredFeatures": ["Anything"]}, "node n1: declaredFeatures: 'Anything', want one of DRANode"),
+        ({"version": "1.33"}, r"node n1: version: '1\.33', want one of 1\.34, 1\.35, 1\.36, 1\.37"),
     ],
 )
 def test_a_definition_cannot_lack_or_declare_an_unknown_feature(a_node, fields, reported):

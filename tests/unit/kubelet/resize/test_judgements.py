@@ -7,7 +7,7 @@ from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, NodeRules, grows, judge
 from kubelet.resize.manager import Rank, ResizeQueue
-from kubelet.runtime.resources import PodResources, is_same, overlaid, resources_of
+from kubelet.runtime.resources import PodResources, aligned, is_same, overlaid, resources_of
 from kubelet.view import WorkerKey, worker_key
 from services.api.podresources import pod_requests
 
@@ -232,3 +232,24 @@ def test_an_allocation_survives_its_encoding(a_pod):
     resources = resources_of(a_pod(cpu="1", memory="1Gi"))
 
     assert msgspec.json.decode(msgspec.json.encode(resources), type=PodResources) == resources
+
+
+def test_init_containers_that_are_no_sidecars_are_resized_where_the_gate_is_on(a_pod):
+    init = [{"name": "setup", "resources": {"requests": {"cpu": "1"}}}, {"name": "side", "restartPolicy": "Always"}]
+    pod = a_pod(cpu="1", spec={"initContainers": init})
+
+    without, with_them = resources_of(pod), resources_of(pod, with_init_containers=True)
+
+    assert (["side", "main"], ()) == (list(without.containers), without.passing)
+    assert (["setup", "side", "main"], ("setup",)) == (list(with_them.containers), with_them.passing)
+    assert ["side", "main"] == list(with_them.lasting), "they never count beside the main containers"
+
+
+def test_what_was_recorded_by_a_kubelet_with_another_gate_is_completed_or_cut(a_pod):
+    pod = a_pod(cpu="1", spec={"initContainers": [{"name": "setup", "resources": {"requests": {"cpu": "2"}}}]})
+    without, with_them = resources_of(pod), resources_of(pod, with_init_containers=True)
+    recorded = PodResources({"main": without.of("main")})
+
+    assert with_them == aligned(recorded, with_them)
+    assert without == aligned(with_them, without)
+    assert recorded is aligned(recorded, without)

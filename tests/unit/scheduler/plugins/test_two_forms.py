@@ -29,6 +29,7 @@ from services.api.kinds.pod import (
     Affinity,
     Container,
     ContainerPort,
+    ContainerRestartRule,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
@@ -52,6 +53,10 @@ CPU = st.integers(0, 4000).map(lambda m: f"{m}m")
 MEMORY = st.integers(0, 2**33).map(str)
 QUANTITIES = st.fixed_dictionaries(
     {}, optional={"cpu": CPU, "memory": MEMORY, "x.io/gpu": st.integers(0, 4).map(str), "ephemeral-storage": MEMORY}
+)
+FEATURES = st.sampled_from([(), ("Anything",), ("RestartAllContainersOnContainerExits",)])
+RULES = st.sampled_from(
+    [(), (ContainerRestartRule(action="Restart"),), (ContainerRestartRule(action="RestartAllContainers"),)]
 )
 TAINTS = st.lists(st.builds(Taint, key=KEYS, value=VALUES, effect=EFFECTS), max_size=2).map(tuple)
 TOLERATIONS = st.lists(
@@ -106,13 +111,15 @@ def nodes(draw):
     return Node(
         metadata=ObjectMeta(name=name, labels=draw(st.dictionaries(KEYS, VALUES))),
         spec=NodeSpec(taints=draw(TAINTS), unschedulable=draw(st.booleans())),
-        status=NodeStatus(allocatable=allocatable),
+        status=NodeStatus(allocatable=allocatable, declared_features=draw(FEATURES)),
     )
 
 
 @st.composite
 def pods(draw, node="", uid="p"):
-    container = Container(resources=ResourceRequirements(requests=draw(QUANTITIES)), ports=draw(PORTS))
+    container = Container(
+        resources=ResourceRequirements(requests=draw(QUANTITIES)), ports=draw(PORTS), restart_policy_rules=draw(RULES)
+    )
     sidecar = Container(restart_policy="Always", resources=ResourceRequirements(requests=draw(QUANTITIES)))
     history = draw(
         st.lists(
@@ -163,6 +170,7 @@ RATIO = StrategyArgs("RequestedToCapacityRatio", THREE, RatioArgs(SHAPE))
 BUILT_IN = [
     plugin_of("NodeUnschedulable"),
     plugin_of("NodeName"),
+    plugin_of("NodeDeclaredFeatures"),
     plugin_of("TaintToleration"),
     plugin_of("NodeAffinity"),
     plugin_of("NodeAffinity", added_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(

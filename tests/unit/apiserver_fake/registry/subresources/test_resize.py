@@ -161,7 +161,8 @@ def test_containers_are_neither_reordered_nor_added(world: Any) -> None:
     assert "spec.containers: Forbidden: containers may not be added or removed on resize" in added
 
 
-def test_a_sidecar_may_be_resized_and_a_plain_init_container_not(world: Any) -> None:
+def test_before_v1_36_a_sidecar_may_be_resized_and_a_plain_init_container_not(world: Any) -> None:
+    world.switch(InPlacePodVerticalScalingInitContainers=False)
     inits = [container("once", BURSTABLE), container("side", BURSTABLE, restartPolicy="Always")]
     make(world, container(resources=BURSTABLE), spec={"initContainers": inits})
 
@@ -225,6 +226,53 @@ def test_without_its_gate_a_pod_with_resources_of_its_own_cannot_be_resized(worl
     world.switch(InPlacePodLevelResourcesVerticalScaling=False)
 
     assert "resize of pods with pod-level resources is forbidden when" in refused(world, to(requests={"cpu": "700m"}))
+
+
+def test_since_v1_36_cpu_and_memory_of_a_plain_init_container_may_change_and_nothing_else(world: Any) -> None:
+    make(world, container(resources=BURSTABLE), spec={"initContainers": [container("once", BURSTABLE)]})
+
+    after = resize(world, to(0, "initContainers", requests={"cpu": "700m"}))
+    message = refused(world, to(0, "initContainers", limits={"ephemeral-storage": "1Gi"}))
+
+    assert after["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] == "700m"
+    assert "only cpu and memory resources for init or sidecar containers are mutable" in message
+
+
+@pytest.mark.parametrize(("declared", "text"), [
+    ([], 'pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node "n1"'),
+    (["InPlacePodLevelResourcesVerticalScaling"], ""),
+    (None, 'node "n1" not found'),
+])  # fmt: skip
+def test_a_resize_that_the_node_does_not_declare_is_forbidden(world: Any, declared: Any, text: str) -> None:
+    node = "n9" if declared is None else "n1"
+    text = text.replace("n1", node)
+    make(world, container(resources=BURSTABLE), spec={"resources": {"limits": {"cpu": "2"}}, "nodeName": node})
+    status = {"allocatable": {"cpu": "9", "memory": "9Gi"}, "declaredFeatures": declared or []}
+    world.put("nodes", {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}, "status": status})
+
+    def level(body: Any) -> None:
+        body["spec"]["resources"] = {**body["spec"]["resources"], "limits": {"cpu": "3"}}
+
+    if not text:
+        assert resize(world, level)["spec"]["resources"]["limits"] == {"cpu": "3"}
+        return
+    with pytest.raises(ApiError) as error:
+        resize(world, level)
+    assert (403, f'pods "p" is forbidden: {text}') == (error.value.code, error.value.message)
+    world.switch(NodeDeclaredFeatures=False, resize__feasibility="node")
+    assert resize(world, level), "without the gate nothing is asked"
+
+
+def test_the_declared_features_are_asked_for_before_the_nodes_capacity(world: Any) -> None:
+    world.switch(resize__feasibility="admission")
+    make(world, container(resources=BURSTABLE), spec={"nodeName": "n1", "initContainers": [container("i", BURSTABLE)]})
+    status = {"allocatable": {"cpu": "1", "memory": "2Gi"}}
+    world.put("nodes", {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}, "status": status})
+
+    with pytest.raises(ApiError) as error:
+        resize(world, to(0, "initContainers", requests={"cpu": "1"}, limits={"cpu": "9"}))
+
+    assert "requires features InPlacePodVerticalScalingInitContainers" in error.value.message
 
 
 def test_a_node_that_does_not_report_resources_cannot_resize(world: Any) -> None:

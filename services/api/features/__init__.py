@@ -1,0 +1,1 @@
+"""Features that nodes have or lack."""
