@@ -7,6 +7,7 @@ from services.scenarios.invariants import Violation
 from services.scenarios.measures.history import PodHistory
 from services.scenarios.measures.phases import Sample
 from services.scenarios.measures.register import Measure
+from services.scenarios.seen import Seen
 from services.telemetry.spans import FinishedSpan
 
 
@@ -58,6 +59,8 @@ class RunResult:
     """The measures that the scenario states, or asks packages for."""
     measure_errors: dict[str, str] = field(default_factory=dict)
     """Why there is no value of those that could not be computed, by name."""
+    seen: Seen | None = None
+    """How much of the store the run's observer saw; None of a simulation, which is seen whole."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
@@ -83,4 +86,5 @@ class RunResult:
             "event_lines": self.lines,
             "process_failures": self.failures,
             "forbidden": self.forbidden,
+            "seen": self.seen.document() if self.seen is not None else None,
         }

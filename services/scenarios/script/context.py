@@ -9,6 +9,7 @@ from typing import Any
 
 from services.client.client import Client
 from services.exchange.player import Played
+from services.scenarios.freshness import Freshness
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script.blocks import Block
@@ -24,6 +25,7 @@ class ScenarioContext:
     client: Client
     observer: Observer
     scenario: Scenario
+    freshness: Freshness
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)
