@@ -390,6 +390,9 @@ class _WatchStream:
                 self._close(number)
             for message in control.open:
                 self._open(message)
+            wanted = frozenset(control.progress)
+            for watcher in [each for each in self._watchers.values() if each.resource.name in wanted]:
+                self._server.hub.report_progress(watcher)
 
     def _open(self, message: pb.WatchRequest) -> None:
         try:

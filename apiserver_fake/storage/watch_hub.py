@@ -528,13 +528,17 @@ class Hub:
                     watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
                     self.end(watcher, EXPIRED)
             else:
-                if watcher.is_live:
-                    watcher.offer(self._bookmark(watcher.resource))
+                self.report_progress(watcher)
                 if what == "bookmark":
                     self._set_timer(at_s + BOOKMARK_S, what, number)
         while timers and timers[0][3] not in self._watchers:
             heapq.heappop(timers)
         return max(0.0, timers[0][0] - now_s) if timers else None
+
+    def report_progress(self, watcher: Watcher) -> None:
+        """Send a watch a bookmark at the store's version behind what waits for it, if it takes bookmarks."""
+        if watcher.bookmarks and watcher.is_live:
+            watcher.offer(self._bookmark(watcher.resource))
 
     def _bookmark(self, resource: Resource) -> _Queued:
         found = self._bookmarks.get(resource.name)

@@ -38,15 +38,24 @@ def show_result(result: RunResult, title: str, run: str = "") -> None:
             print_judged("  = ", "", f"{measure.name} {shown}   ({measure.meaning})")
     for what, count in result.forbidden.items():
         print_judged("  [yellow]![/] ", "", f"Forbidden, {counted(count, 'time')}: {what}")
-    speed = ""
-    if result.mode == "simulated" and result.wall_s:
-        speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
-    took = f"{result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}"
-    log = f"{result.lines} event lines, digest {result.digest[:16]}"
-    if result.mode == "containers":
-        took, log = f"{result.virtual_s:.1f} s", "no event log: invariants are not judged"
+    for note in result.seen.notes if result.seen is not None else ():
+        print_judged("  [yellow]![/] ", "", note)
     recorded = f", run {run}" if run else ""
-    console.print(f"  {result.mode}, seed {result.seed}, {took}, {log}{recorded}", markup=False)
+    console.print(f"  {_what_it_was(result)}{recorded}", markup=False)
+
+
+def _what_it_was(result: RunResult) -> str:
+    """Return what was run, for how long, and what there is of it."""
+    log = counted(result.lines, "event line")
+    if result.mode == "simulated":
+        speed = f", {result.virtual_s / result.wall_s:.3g} × real time" if result.wall_s else ""
+        took = f"{result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}"
+        return f"simulated, seed {result.seed}, {took}, {log}, digest {result.digest[:16]}"
+    took = f"{result.virtual_s:.1f} s in real time"
+    if result.mode == "containers":
+        return f"containers, seed {result.seed}, {took}, no event log: invariants are not judged"
+    whole = f"{result.wall_s:.1f} s with start and end of the mesh"
+    return f"real processes, seed {result.seed}, {took}, {whole}, {log}"
 
 
 def print_judged(sign: str, first: str, text: str) -> None:

@@ -94,6 +94,7 @@ class Reflector:
         self._backoff = Backoff(random)
         self._random, self._spread_s = random, spread_s
         self._must_relist = True
+        self._stream_end: asyncio.Timeout | None = None
         self._can_stream = True
         self._too_large = 0
         self._retried_at_once = False
@@ -132,6 +133,12 @@ class Reflector:
                     log.warning("watch.failed", **fields, backoff_s=round(delay_s, 3))
                 await asyncio.sleep(delay_s)
             self.resumes_total += 1
+
+    def list_again(self) -> None:
+        """Give up the stream, and take the state anew."""
+        self._must_relist = True
+        if self._stream_end is not None:
+            self._stream_end.reschedule(asyncio.get_running_loop().time())
 
     def _may_retry_at_once(self, error: Exception | None) -> bool:
         """Note what the end means for the next attempt; whether that may follow without waiting."""
@@ -191,6 +198,7 @@ class Reflector:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as silence:
+                self._stream_end = silence
                 # One timer that looks how long ago the last batch came, not a new one for every batch.
                 # Opening a stream is no message of the server: received_s moves with batches alone (C9).
                 opened_s = self._clock.now()
@@ -208,8 +216,11 @@ class Reflector:
                     self.received_s = self._clock.now()
                     initial = self._take(batch, initial)
         except TimeoutError:
+            if self._must_relist and initial is None:
+                return
             raise UnknownOutcome(f"the watch of {self._resource} was silent for {SILENCE_MAX_S:g} s") from None
         finally:
+            self._stream_end = None
             if self._watchdog is not None:
                 self._watchdog.cancel()
                 self._watchdog = None
@@ -303,6 +314,8 @@ class Informer(Generic[V]):
         self._progress: list[Callable[[], None]] = []
         self._unlogged = 0
         self._is_quiet = False
+        self.taken_anew: list[tuple[int, int]] = []
+        """From and to which version the state was taken in place of changes, after the first time."""
         self.events_total = 0
 
     def on_change(self, handler: Handler[V]) -> None:
@@ -348,6 +361,10 @@ class Informer(Generic[V]):
         """Follow the kind until cancelled."""
         await self._reflector.run()
 
+    def list_again(self) -> None:
+        """Take the state anew, in place of the changes that the stream still owes."""
+        self._reflector.list_again()
+
     def log_sync(self) -> None:
         """Write a `cache.sync` line: the version reached and the hashes of what is held.
 
@@ -375,6 +392,8 @@ class Informer(Generic[V]):
 
     def replaced(self, items: list[Item], rv: int) -> None:
         """Hold exactly this state; handlers are called with the differences."""
+        if self.has_synced:
+            self.taken_anew.append((self.last_rv, rv))
         self.lister.replace(items, rv)
         self._synced.set()
         self._unlogged += len(items)

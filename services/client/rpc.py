@@ -135,6 +135,12 @@ class RpcTransport:
             for task in self._tasks:
                 task.add_done_callback(_report)
 
+    def request_progress(self, resources: Iterable[str]) -> None:
+        """Have the server send a bookmark on each watch of these resources, so that quiet ones are known to be
+        current."""
+        self._start()
+        self._watches.request_progress(resources)
+
     @property
     def has_credentials(self) -> bool:
         """Whether the API server can know whose connection this is."""

@@ -6,7 +6,7 @@ behind hold the whole stream back, until the slowest of them is cut.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
@@ -50,6 +50,7 @@ class Watches:
         self._watches: dict[int, _Watch] = {}
         self._to_open: deque[int] = deque()
         self._to_close: list[int] = []
+        self._progress: dict[str, None] = {}
         self._has_work = asyncio.Event()
         self._drained = asyncio.Event()
         self._queued_bytes = 0
@@ -99,6 +100,11 @@ class Watches:
         self._queued_bytes -= size
         self._drained.set()
 
+    def request_progress(self, resources: Iterable[str]) -> None:
+        """Ask for a bookmark on each watch of these resources; the stream that stands, or the next one, carries it."""
+        self._progress |= dict.fromkeys(resources)
+        self._has_work.set()
+
     async def run(self) -> None:
         """Keep the stream up while there is anything to watch; only cancellation ends it."""
         await self._link.keep_up(
@@ -118,11 +124,12 @@ class Watches:
     async def _send(self, stream: Any) -> None:
         await taken(stream)
         while True:
-            while not self._to_open and not self._to_close:
+            while not self._to_open and not self._to_close and not self._progress:
                 self._has_work.clear()
                 await self._has_work.wait()
             closing, self._to_close = self._to_close, []
-            control = pb.WatchControl(close=closing)
+            progress, self._progress = self._progress, {}
+            control = pb.WatchControl(close=closing, progress=progress)
             while self._to_open and len(control.open) < BATCH_REQUESTS_MAX:
                 watch = self._watches.get(self._to_open.popleft())
                 if watch is not None and watch.ended is False:

@@ -5,7 +5,7 @@ are its two forms. A component is named as people name it: `apiserver`, `schedul
 `kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -101,8 +101,17 @@ class MeshPlan:
         return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(sizes)}
 
 
+Progress = Callable[[Sequence[str]], Awaitable[int]]
+"""Has bookmarks sent on the observer's watches of these resources, and returns the store's version before that. Raises:
+ApiError, UnknownOutcome."""
+
+
 class Mesh(Protocol):
     """A running control plane. All times are seconds since its start."""
+
+    @property
+    def progress(self) -> Progress | None:
+        """How the observer learns how far it has seen; None where it sees every change at the moment of its commit."""
 
     @property
     def clock(self) -> Clock:

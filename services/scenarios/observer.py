@@ -48,13 +48,21 @@ class Observer:
     own measures read."""
 
     def __init__(
-        self, api: Api, clock: Clock, random: Random, recorded: Recorded | None = None, defined: Iterable[Resource] = ()
+        self,
+        api: Api,
+        clock: Clock,
+        random: Random,
+        recorded: Recorded | None = None,
+        defined: Iterable[Resource] = (),
+        arrivals: dict[int, float] | None = None,
     ) -> None:
-        """`defined`: kinds that definitions define, to be followed as well."""
+        """`defined`: kinds that definitions define, to be followed as well. `arrivals`: where it is noted when each
+        version of a pod was seen."""
         self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
         self.recorded = recorded if recorded is not None else Recorded()
         self.started_s = clock.now()
-        self._clock = clock
+        self._clock, self._arrivals = clock, arrivals
+        self._ended_s: float | None = None
         self._informers: dict[str, Informer[Any]] = {}
         self._created: dict[str, dict[str, str]] = {}
         self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {}
@@ -82,6 +90,8 @@ class Observer:
                 document = partial(self._informers[resource].lister.document, meta.key)
                 self.recorded.observe(resource, meta.uid, self.now_s, document, is_gone=change.new is None)
             if resource == "pods":
+                if self._arrivals is not None:
+                    self._arrivals[change.rv] = self.now_s
                 self.history.observe(change, self.now_s)
                 self.placement.on_pod(change, self.now_s)
             elif resource == "nodes":
@@ -99,8 +109,12 @@ class Observer:
 
     @property
     def now_s(self) -> float:
-        """Seconds since the observer began."""
-        return self._clock.now() - self.started_s
+        """Seconds since the observer began, until the end of the run."""
+        return self._clock.now() - self.started_s if self._ended_s is None else self._ended_s
+
+    def end(self) -> None:
+        """Have it be this moment from now on: what is seen later had happened by now."""
+        self._ended_s = self.now_s
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         """Call `handler(resource)` after every change; it must not wait."""
@@ -112,6 +126,11 @@ class Observer:
             for informer in self._informers.values():
                 group.create_task(informer.run())
 
+    def list_again(self, resources: Iterable[str]) -> None:
+        """Take the state of these resources anew, in place of the changes that their watches still owe."""
+        for resource in resources:
+            self._informers[resource].list_again()
+
     async def wait_until_synced(self) -> None:
         """Return when everything has been seen once."""
         for informer in self._informers.values():
@@ -121,6 +140,23 @@ class Observer:
         """Return when this resource has been seen up to that version."""
         if resource in self._informers:
             await self._informers[resource].wait_until_rv(rv)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that are followed, by wire name."""
+        return tuple(self._informers)
+
+    def version(self, resources: Iterable[str]) -> int:
+        """Return the version up to which everything of these resources was seen."""
+        return min((self._informers[each].last_rv for each in resources if each in self._informers), default=0)
+
+    def gaps(self) -> tuple[str, ...]:
+        """Return of which resources changes were not seen one by one, because the state had to be taken anew."""
+        return tuple(
+            f"{resource}: listed again at version {until}; changes after version {since} were not seen one by one"
+            for resource, informer in self._informers.items()
+            for since, until in informer.taken_anew
+        )
 
     def documents(self, resource: str) -> Iterable[Document]:
         """Return what is stored now; each version is decoded once. Raises: NotFound for a kind that is not followed."""

@@ -7,6 +7,7 @@ from services.scenarios.invariants import Violation
 from services.scenarios.measures.history import PodHistory
 from services.scenarios.measures.phases import Sample
 from services.scenarios.measures.register import Measure
+from services.scenarios.seen import Seen
 from services.telemetry.spans import FinishedSpan
 
 
@@ -60,6 +61,8 @@ class RunResult:
     """Why there is no value of those that could not be computed, by name."""
     absent: list[str] = field(default_factory=list)
     """What the state that the run began from names and the mesh did not have: sentences."""
+    seen: Seen | None = None
+    """How much of the store the run's observer saw; None of a simulation, which is seen whole."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
@@ -86,4 +89,5 @@ class RunResult:
             "process_failures": self.failures,
             "forbidden": self.forbidden,
             "absent": self.absent,
+            "seen": self.seen.document() if self.seen is not None else None,
         }

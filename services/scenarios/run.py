@@ -45,6 +45,7 @@ from services.scenarios.script.operations import Operation, as_scenario, is_oper
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.script.streams import coming_nodes
 from services.scenarios.script.verbs import read_scenario
+from services.scenarios.seen import Ending, PodCommits
 from services.scenarios.simulation import simloop
 from services.scenarios.simulation.begun import begun_state
 from services.scenarios.simulation.simulated_mesh import SimMesh
@@ -56,6 +57,8 @@ from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
 
+COUNTS: Final = "I33"
+"""What a run counts of pods is what the store committed."""
 NO_LOGS: Final = "the event logs of a mesh that runs already are not here"
 
 
@@ -300,15 +303,17 @@ def run_as_processes(
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine, arm=arm)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measured = Auditor(plan.switches, is_volatile=engine == "memory"), _Measured(scenario)
-    started = time.perf_counter()
+    started, commits, ending = time.perf_counter(), PodCommits(is_volatile=engine == "memory"), Ending()
 
     def take(line: Line) -> None:
         auditor.take(line)
-        measured.take(line)
+        commits.take(line)
         if on_line is not None:
             on_line(line)
-        if recorder is not None:
-            recorder.take(line)
+        if ending.includes(line):
+            measured.take(line)
+            if recorder is not None:
+                recorder.take(line)
 
     if recorder is not None:
         recorder.made_of(plan)
@@ -318,21 +323,41 @@ def run_as_processes(
             plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
         return mesh, await run_scenario(
-            scenario, mesh, progress=progress, recorded=measured.recorded, recorder=recorder
+            scenario, mesh, progress=progress, recorded=measured.recorded, recorder=recorder, ending=ending
         )
 
     is_ours = data_dir is None and recorder is not None
     with TemporaryDirectory(prefix="keplab-") if is_ours else nullcontext(data_dir) as folder:
         mesh, run = asyncio.run(run_it(Path(folder) if folder is not None else None))
         spans = _spans(mesh.data_dir) if recorder is not None else []
+    _compare(run, commits, auditor)
     result = _result(scenario, plan, run, auditor, measured, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
+    if commits.why_not:
+        result.not_judged[COUNTS] = commits.why_not
+    else:
+        del result.not_judged[COUNTS]
     if mesh.incomplete:
-        result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
-        result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
+        _unknown(scenario, result, f"the event log is incomplete: {mesh.incomplete}")
     if recorder is not None:
         recorder.end(result, spans)
     return result
+
+
+def _compare(run: ScenarioRun, commits: PodCommits, auditor: Auditor) -> None:
+    """Hold what the observer of a run of processes saw of pods against what the store committed (I33)."""
+    if run.seen is None:
+        return
+    behind_s = max(run.seen.behind_s, commits.behind_s(run.arrivals, run.started_s))
+    run.seen = replace(run.seen, behind_s=behind_s)
+    for text in [] if commits.why_not else commits.disagreements(run.history, run.seen.version):
+        auditor.report(COUNTS, run.started_s + run.ended_s, ("Pod",), text)
+
+
+def _unknown(scenario: Scenario, result: RunResult, why: str) -> None:
+    """Have the run show neither success nor failure."""
+    result.passed, result.unknown = False, why
+    result.error = result.error or f"{scenario.path}: the result is unknown: {why}"
 
 
 def _spans(data_dir: Path) -> list[FinishedSpan]:
@@ -447,9 +472,9 @@ def _result(
     wall_s: float,
 ) -> RunResult:
     # A scenario that settles judges the invariants of a mesh at rest.
-    at_rest = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
+    at_rest: tuple[str, ...] = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
     measures, errors = measured.of(run)
-    return RunResult(
+    made = RunResult(
         scenario=scenario.name,
         mode=mode,
         seed=plan.seed,
@@ -471,4 +496,8 @@ def _result(
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
         forbidden=auditor.forbidden,
+        seen=run.seen,
     )
+    if run.seen is not None and run.seen.missing:
+        _unknown(scenario, made, run.seen.missing)
+    return made

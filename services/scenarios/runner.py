@@ -14,6 +14,7 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.kwok.definitions import resource_of
 from services.client.client import Client
+from services.scenarios.freshness import JUDGED_WITHIN_S, Freshness, UntilVersion
 from services.scenarios.measures.device_use import DeviceUse
 from services.scenarios.measures.history import History
 from services.scenarios.measures.placement import Placement
@@ -26,6 +27,7 @@ from services.scenarios.script.context import ScenarioContext, substitute
 from services.scenarios.script.expectation import Expectation, Judging
 from services.scenarios.script.scenario import Scenario, Step
 from services.scenarios.script.verbs import VERBS
+from services.scenarios.seen import Ending, Seen
 
 SAMPLE_EVERY_S = 0.5
 
@@ -44,6 +46,10 @@ class ScenarioRun:
     started_s: float = 0.0
     """On the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
+    seen: Seen | None = None
+    """How much of the store the observer saw; None of a simulation, whose observer sees everything."""
+    arrivals: dict[int, float] = field(default_factory=dict)
+    """When each version of a pod was seen, of a run of processes."""
 
     @property
     def passed(self) -> bool:
@@ -98,27 +104,31 @@ async def run_scenario(
     chance: random.Random | None = None,
     recorded: Recorded | None = None,
     recorder: RunRecorder | None = None,
+    ending: Ending | None = None,
 ) -> ScenarioRun:
     """Start the mesh, run the scenario, stop the mesh.
 
     `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
     `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
-    measures read, `recorder` what the observer is sent. `chance`: for a mesh that had other scenarios before, whose
-    request ids this one must not repeat.
+    measures read, `recorder` what the observer is sent, `ending` when the run ended. `chance`: for a mesh that had
+    other scenarios before, whose request ids this one must not repeat.
     Raises: what `progress` raises, which ends the run; a note says when."""
     run = ScenarioRun()
     await mesh.start()
     api = mesh.api(ADMIN)
     chance = chance or random.Random("teller")
-    followed = recorder.observed(api) if recorder is not None else api
+    until = UntilVersion(api)
+    followed = recorder.observed(until) if recorder is not None else until
     defined = [resource_of(kind) for kind in scenario.enable_crds]
-    observer = Observer(followed, mesh.clock, chance, recorded, defined)
+    arrivals = run.arrivals if mesh.progress is not None else None
+    observer = Observer(followed, mesh.clock, chance, recorded, defined, arrivals)
+    freshness = Freshness(mesh, observer, until, ending or Ending())
     if recorder is not None:
         recorder.begin(mesh.clock, observer.started_s)
     run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
     run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
-    context = ScenarioContext(mesh, client, observer, scenario, chance)
+    context = ScenarioContext(mesh, client, observer, scenario, chance, freshness)
     current = [scenario.steps[0].text]
     eyes = asyncio.create_task(observer.run())
     own_task = asyncio.current_task()
@@ -128,26 +138,29 @@ async def run_scenario(
     monitors: list[_Monitor] = []
     finished = asyncio.Event()
     try:
-        await observer.wait_until_synced()
-        if disturb is not None:
-            disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
-        async with asyncio.timeout(scenario.limit_s * patience):
-            for step in scenario.steps:
-                current[0] = step.text
-                await _perform(context, run, monitors, step, patience)
-        finished.set()
-        if disturbance is not None:
-            current[0] = "(waiting for rest)"
-            await disturbance
+        try:
+            await observer.wait_until_synced()
+            if disturb is not None:
+                disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
+            async with asyncio.timeout(scenario.limit_s * patience):
+                for step in scenario.steps:
+                    current[0] = step.text
+                    await _perform(context, run, monitors, step, patience)
+            finished.set()
+            if disturbance is not None:
+                current[0] = "(waiting for rest)"
+                await disturbance
+        except TimeoutError:
+            run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+        except _StepFailed as error:
+            run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
+        await freshness.end()
     except asyncio.CancelledError:
         if not pulse.done():
             raise
         own_task.uncancel()
-    except TimeoutError:
-        run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
-    except _StepFailed as error:
-        run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
     finally:
+        run.seen = freshness.seen
         _end(run, context, monitors)
         helpers: list[asyncio.Future[Any]] = [
             eyes,
@@ -198,7 +211,7 @@ async def _perform(
         if (expectation := step.expectation) is not None:
             if "$" in expectation.value:
                 expectation = replace(expectation, value=substitute(context, expectation.value))
-            run.judgements += await _expect(context.observer, monitors, step, expectation, patience)
+            run.judgements += await _expect(context, monitors, step, expectation, patience)
         else:
             await VERBS[step.verb].perform(context, step)
     except ValueError as error:
@@ -211,22 +224,38 @@ async def _perform(
 
 
 async def _expect(
-    observer: Observer, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
+    context: ScenarioContext, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
 ) -> list[Judgement]:
-    """Judge it as its mode says; `always` is only begun, so it has no result yet."""
-    match expectation.mode:
+    """Judge it as its mode says, from a view that has seen what the store had when the line was reached; `always` is
+    only begun, so it has no result yet."""
+    observer, mode, begun_s = context.observer, expectation.mode, context.observer.now_s
+    lasts_s = expectation.duration_s * (patience if mode == "within" else 1.0)
+    resources = (expectation.resource,)
+    limit_s = min(JUDGED_WITHIN_S, lasts_s) if mode in ("within", "for") else JUDGED_WITHIN_S
+    is_current = await context.freshness.reach(resources, limit_s)
+    left_s = lasts_s - (observer.now_s - begun_s)
+    match mode:
         case "always":
             monitors.append(_Monitor(step, expectation, observer))
             return []
         case "for":
             monitor = _Monitor(step, expectation, observer)
-            await asyncio.sleep(expectation.duration_s)
-            return [monitor.close()]
+            await asyncio.sleep(left_s)
+            is_current = await context.freshness.reach(resources) and is_current
+            judged = monitor.close()
         case "within":
-            holds, seen = await _within(observer, expectation, expectation.duration_s * patience)
+            # What was true before the line was reached is no answer to it.
+            holds, seen = await _within(observer, expectation, left_s) if is_current else (False, "")
+            if not holds:
+                is_current = await context.freshness.reach(resources)
+                holds, seen = expectation.judge(observer)
+            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
         case _:
             holds, seen = expectation.judge(observer)
-    return [Judgement(step.line, step.text, holds, seen, observer.now_s)]
+            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
+    if not is_current:
+        context.freshness.note_late(resources, f"line {step.line}, {step.text}")
+    return [judged]
 
 
 async def _within(observer: Observer, expectation: Expectation, limit_s: float) -> tuple[bool, str]:

@@ -80,6 +80,28 @@ def in_loop(scenario):
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
+def test_a_client_that_asks_for_progress_is_told_at_once_how_far_its_quiet_watches_have_seen(tmp_path):
+    async def main():
+        async with a_server(tmp_path, rest_port=None) as server, a_client(server, admin="adm") as transport:
+            api, marks = transport.api(), {"secrets": [], "configmaps": []}
+
+            async def follow(resource):
+                async for batch in api.watch(WatchRequest(resource=resource, allow_bookmarks=True)):
+                    marks[resource] += [event.rv for event in batch if event.type == "BOOKMARK"]
+
+            following = [asyncio.create_task(follow(resource)) for resource in marks]
+            async with asyncio.timeout(5):  # a bookmark that comes by itself takes ten
+                await until(lambda: len(server.server.hub.counts()) == 2)
+                newest = (await api.call(a_create("a"))).rv
+                transport.request_progress(("secrets",))
+                await until(lambda: marks["secrets"])
+            for task in following:
+                task.cancel()
+            assert {"secrets": [newest], "configmaps": []} == marks
+
+    in_loop(main)
+
+
 def test_calls_watches_and_big_lists_over_the_wire(tmp_path):
     async def scenario():
         async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:

@@ -216,21 +216,29 @@ class WatchControl(_message.Message):
 
     OPEN_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchRequest]: ...
     @_builtins.property
     def close(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids of watches the client no longer reads. The server answers with nothing."""
 
+    @_builtins.property
+    def progress(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Resources whose watches on this stream are sent a bookmark at once, each after what it is still owed:
+        then the client knows how far it has seen (as WatchProgressRequest of etcd's API does).
+        """
+
     def __init__(
         self,
         *,
         open: _abc.Iterable[Global___WatchRequest] | None = ...,
         close: _abc.Iterable[_builtins.int] | None = ...,
+        progress: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "open", b"open"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "open", b"open", "progress", b"progress"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

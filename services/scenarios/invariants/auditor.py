@@ -28,6 +28,7 @@ VIOLATIONS_MAX = 100
 ELSEWHERE: dict[str, str] = {
     "I20": "judged at rest, by chaos runs",
     "I28": "judged at rest, by chaos runs",
+    "I33": "judged of processes, whose observer may be behind; that of a simulation sees each change at once",
     "I31": "metrics are held against the state by tests of each component",
 }
 """Invariants of guarantees 6 that no file here judges, and why."""

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -35,11 +36,12 @@ from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsError, TlsFiles
 from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.scenarios.mesh import MeshPlan, NotPossible, Site
+from services.scenarios.mesh import MeshPlan, NotPossible, Progress, Site
 from services.scenarios.observer import RESOURCES
 from services.scenarios.processes.containers import Container, Containers
 from services.scenarios.processes.mesh_switches import COMPONENTS as SWITCHED
 from services.scenarios.processes.mesh_switches import MeshSwitches, wanted_by
+from services.scenarios.processes.newest_version import newest_version
 from services.scenarios.processes.nodes_ready import nodes_ready
 
 MARK = "keplab.dev/made-by-scenario"
@@ -319,6 +321,12 @@ class ForeignMesh:
             raise NotPossible(
                 f"against a running mesh a scenario has the administrator's credential, not that of {identity.user}"
             ) from None
+
+    @property
+    def progress(self) -> Progress:
+        """How the observer, the administrator's client, learns how far it has seen."""
+        assert self._transport is not None
+        return partial(newest_version, self._transport.api(), self._transport)
 
     def components(self) -> Sequence[str]:
         """Return what may be broken: the scenario's own kubelet host, and the containers."""

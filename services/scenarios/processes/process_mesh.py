@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kubelet.agent.node_files import path_of
@@ -27,9 +28,10 @@ from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
-from services.scenarios.mesh import MeshPlan, NotPossible, Site
+from services.scenarios.mesh import MeshPlan, NotPossible, Progress, Site
 from services.scenarios.processes.event_files import Incomplete, Tail
 from services.scenarios.processes.machine_faults import StrikingFaultFiles, deliver_late_requests
+from services.scenarios.processes.newest_version import newest_version
 from services.scenarios.processes.nodes_ready import nodes_ready
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 from services.telemetry.pieces import KEEP_ALL
@@ -138,6 +140,11 @@ class ProcessMesh:
     async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
         """Have an emulated DRA driver do something. Raises: ValueError."""
         await command_driver(UnixSockets(), str(self._supervisor.sockets_dir), node, driver, act, words)
+
+    @property
+    def progress(self) -> Progress:
+        """How the observer, the administrator's client, learns how far it has seen."""
+        return partial(newest_version, self.api(ADMIN), self._transports[ADMIN.user])
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL one process; at a site it is the process itself that says when."""

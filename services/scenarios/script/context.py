@@ -10,6 +10,7 @@ from typing import Any
 
 from services.client.client import Client
 from services.exchange.player import Played
+from services.scenarios.freshness import Freshness
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script.blocks import Block
@@ -27,6 +28,7 @@ class ScenarioContext:
     scenario: Scenario
     chance: Random
     """Names requests. A mesh remembers those of earlier runs, so it differs between runs of one mesh."""
+    freshness: Freshness
     remembered: dict[str, str] = field(default_factory=dict)
     answers: list[tuple[Step, bool, str]] = field(default_factory=list)
     background: list[asyncio.Task[None]] = field(default_factory=list)

@@ -61,7 +61,7 @@ def _resource(name: str) -> Resource:
     return resource
 
 
-def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
+async def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
     """Return what `pod/web-0`, `pod/ns/x` or `pod/web-*` (the first that matches now) names."""
     kind, _, rest = word.partition("/")
     resource = _resource(kind)
@@ -69,6 +69,8 @@ def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
     if not rest:
         raise ValueError(f"{word!r}: want KIND/NAME")
     if "*" in name:
+        if not await context.freshness.reach((resource.name,)):
+            context.freshness.note_late((resource.name,), word)
         for document in context.observer.documents(resource.name):
             if fnmatchcase(document["metadata"]["name"], name):
                 meta = document["metadata"]
@@ -190,7 +192,7 @@ expect count pods name=web-* == 1
 )
 async def delete(context: ScenarioContext, step: Step) -> None:
     """Delete an object; with a glob the first that matches now."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     grace, propagation = step.values["grace"], step.values["propagation"] or ""
     await context.client.delete(resource.name, key, grace_period_s=grace, propagation=propagation)
 
@@ -213,7 +215,7 @@ expect within 60s count pods == 1
 )
 async def scale(context: ScenarioContext, step: Step) -> None:
     """Give an object another number of replicas."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     await context.client.patch(resource.name, key, {"spec": {"replicas": step.values["replicas"]}})
 
 
@@ -239,7 +241,7 @@ expect within 30s count pods label.version=2 phase=Running == 2
 )
 async def patch(context: ScenarioContext, step: Step) -> None:
     """Send a merge patch."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     await context.client.patch(resource.name, key, _json(substitute(context, step.body)))
 
 
@@ -265,7 +267,7 @@ expect within 20s each pods name=b status.containerStatuses[main].resources.limi
 )
 async def resize(context: ScenarioContext, step: Step) -> None:
     """Ask for another size of a container, by the subresource `resize`."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     pod = await context.client.get(resource.name, key)
     body = workload.resized(pod, step.options)
     await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
@@ -333,7 +335,7 @@ expect count nodes label.old=yes == 0
 )
 async def label(context: ScenarioContext, step: Step) -> None:
     """Give an object labels, or remove some."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     labels = {name: value or None for name, value in step.options.items()}
     await context.client.patch(resource.name, key, {"metadata": {"labels": labels}})
 
@@ -522,7 +524,7 @@ async def remember(context: ScenarioContext, step: Step) -> None:
     `$NAME` stands in `patch`, `as`, the component of a fault and the value of an expectation.
     """
     name, word, path = step.args
-    resource, key = _object(context, word)
+    resource, key = await _object(context, word)
     document = await context.client.get(resource.name, key)
     value = lookup(document, path)
     if value is None:
@@ -574,7 +576,7 @@ async def as_identity(context: ScenarioContext, step: Step) -> None:
     resource = _resource(kind)
     name = path[0] if path else ""
     if "*" in name:
-        name = _object(context, f"{kind}/{name}")[1].name
+        name = (await _object(context, f"{kind}/{name}"))[1].name
     request = Request(
         verb=match["verb"],
         resource=resource.name,
@@ -648,6 +650,8 @@ async def settle(context: ScenarioContext, step: Step) -> None:
         if context.observer.now_s - begun > limit:
             raise ValueError(f"pods still change after {limit:g} s")
         await asyncio.sleep(quiet - (context.observer.now_s - last) + 0.001)
+        if not await context.freshness.reach(followed := ("pods", *WORKLOADS)):
+            context.freshness.note_late(followed, step.text)
     documents = {resource: context.observer.documents(resource) for resource in WORKLOADS}
     unrest = [f"{what}: {detail}" for what, detail in unrest_of(documents)]
     is_met = not unrest or step.values["workloads"] == "any"
@@ -713,7 +717,7 @@ expect count pods == 0
 )
 async def gone(context: ScenarioContext, step: Step) -> None:
     """Wait until an object is no longer stored."""
-    resource, key = _object(context, step.args[0])
+    resource, key = await _object(context, step.args[0])
     limit = context.observer.now_s + step.values["limit"]
     while context.observer.now_s < limit:
         try:

@@ -257,6 +257,11 @@ class SimMesh:
             raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
         return self._processes[f"kubelet/{self._host_of[node]}"]
 
+    @property
+    def progress(self) -> None:
+        """Nothing: the observer's link has no latency."""
+        return
+
     def api(self, identity: Identity) -> Api:
         """Return the server over a link without faults or latency."""
         return SimApi(SimTransport(self._network, self._observer_life), identity)

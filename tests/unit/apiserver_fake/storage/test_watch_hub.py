@@ -234,6 +234,18 @@ def test_w13_bookmarks_come_every_ten_seconds_unless_they_were_not_allowed():
     assert seen(unwanted) == []
 
 
+def test_a_bookmark_that_is_asked_for_stands_behind_what_waits_and_says_how_far_a_quiet_watch_has_seen():
+    world = World()
+    watcher, unwanted = world.watch(), world.watch(allow_bookmarks=False)
+    world.put("a")
+
+    for each in (watcher, unwanted):
+        world.hub.report_progress(each)
+
+    assert [("ADDED", "a", 1), ("BOOKMARK", "", 1)] == seen(watcher)
+    assert [("ADDED", "a", 1)] == seen(unwanted)
+
+
 def test_w13_a_watch_ends_by_itself_with_a_bookmark_two_seconds_before():
     world = World()
     watcher = world.watch(timeout_s=7)
