@@ -45,8 +45,8 @@ class Listener:
         shake_s: float,
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`shake_s`: how long a TLS handshake may take. `turn`: waited for before each handshake, which takes the loop
-        for milliseconds."""
+        """`shake_s`: how long a TLS handshake may take. `turn`: waited for before each handshake, once its client has
+        spoken, because it takes the loop for milliseconds."""
         self._turn = turn
         self._protocols, self.count, self._clock, self._tls, self._shake_s = protocols, count, clock, tls, shake_s
         self._addresses: dict[asyncio.BaseProtocol, str] = {}
@@ -136,6 +136,9 @@ class Listener:
             limit_s = None
             if self._tls is not None:
                 limit_s = self._shake_s
+                # What takes long is the answer to the first message: one of many that have come together a turn.
+                async with asyncio.timeout(self._shake_s):
+                    await _readable(connection)
                 await self._turn()
             await asyncio.get_running_loop().connect_accepted_socket(
                 protocol, connection, ssl=self._tls, ssl_handshake_timeout=limit_s
@@ -151,6 +154,17 @@ class Listener:
                     self.count.leave(address)
                 with suppress(OSError):
                     connection.close()
+
+
+async def _readable(connection: socket.socket) -> None:
+    """Return when the other side has sent something, or has gone."""
+    loop = asyncio.get_running_loop()
+    spoken = asyncio.Event()
+    loop.add_reader(connection, spoken.set)
+    try:
+        await spoken.wait()
+    finally:
+        loop.remove_reader(connection)
 
 
 def _descriptors() -> int:

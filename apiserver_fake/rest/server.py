@@ -807,10 +807,8 @@ class RestHandler:
                 raise media_types.unsupported([n for n, kind in media_types.PATCH_TYPES.items() if kind != "strategic"])
         if verb not in ("get", "list"):
             body = await read_body(request)
-        if verb in ("create", "update", "delete", "deletecollection"):
-            body = media_types.json_of(body, content_type)
-        elif patch_type == "apply":
-            body = media_types.json_from_yaml(body)
+        if verb in ("create", "update", "delete", "deletecollection") or patch_type == "apply":
+            body = await media_types.json_from(body, content_type)
         call = paths.to_request(
             verb,
             route,
@@ -910,7 +908,7 @@ class RestHandler:
         self._only(request, "POST")
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
-        sent = media_types.json_of(await read_body(request), request.headers.get("Content-Type", ""))
+        sent = await media_types.json_from(await read_body(request), request.headers.get("Content-Type", ""))
         body = json_object(sent, "the body is not JSON", "the body is not an object")
         metadata = body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -935,7 +933,7 @@ class RestHandler:
         body = await read_body(request)
         question: Document = {}
         if review.kind != "SelfSubjectReview" and body:
-            sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
+            sent = await media_types.json_from(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
         said = msgspec.json.encode(answer)

@@ -415,3 +415,16 @@ def test_a_request_is_answered_whatever_its_handling_raises(target, monkeypatch,
     assert (500, "internal error: UnicodeEncodeError") == (answer.status, answer.document()["message"])
     assert ["GET"] == [line["method"] for line in target.errors]
     target.errors.clear()
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_yaml_with_many_keys_holds_the_loop_for_a_moment(target, method):
+    body = "".join(f"k{i}: v\n" for i in range(60_000)).encode()
+    form = b"application/apply-patch+yaml" if method == "PATCH" else b"application/yaml"
+    path = MAPS + (b"/a?fieldManager=m" if method == "PATCH" else b"")
+    target.longest_s = 0.0
+
+    answer = target.run(target.ask(method, path, body, [(b"Content-Type", form)]))
+
+    assert (400, True) == (answer.status, "more than 100000 nodes" in answer.document()["message"])
+    assert target.longest_s < 0.25
