@@ -43,7 +43,7 @@ from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.references.manager import ReferenceManager
+from kubelet.reference_manager import ReferenceManager
 from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.api.kinds.pod import MIRROR_ANNOTATION, Container, ContainerRestartRule, Pod, PodSpec, Volume
+from services.api.kinds.pod import MIRROR_ANNOTATION, Container, ContainerRestartRule, Pod, PodSpec, Volume, VolumeMount
 from services.api.meta import View
 
 
@@ -165,7 +165,7 @@ class EnvFromSource(View, frozen=True):
     secret_ref: ObjectSource | None = None
 
 
-class VolumeUse(View, frozen=True):
+class VolumeUse(VolumeMount, frozen=True):
     """A volume that a container mounts, or has as a device."""
 
     name: str = ""
@@ -219,13 +219,6 @@ class ProjectedVolume(View, frozen=True):
     sources: tuple[VolumeProjection, ...] = ()
 
 
-class EmptyDir(View, frozen=True):
-    """A directory that lives as long as the pod; `medium` Memory: in memory."""
-
-    medium: str = ""
-    size_limit: str | int | float | None = None
-
-
 class KubeletVolume(Volume, frozen=True):
     """A volume and what only a node looks at."""
 
@@ -233,7 +226,6 @@ class KubeletVolume(Volume, frozen=True):
     secret: ObjectVolume | None = None
     downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
     projected: ProjectedVolume | None = None
-    empty_dir: EmptyDir | None = None
 
 
 class KubeletContainer(Container, frozen=True):

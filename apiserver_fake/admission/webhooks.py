@@ -224,7 +224,8 @@ def rejection(webhook: Webhook, reply: Reply) -> ApiError:
     status = reply.status
     head = f'admission webhook "{webhook.name}" denied the request'
     said = status.get("message") or status.get("reason")
-    code = status.get("code") if isinstance(status.get("code"), int) else 0
+    written = status.get("code")
+    code = written if isinstance(written, int) else 0
     if code > STATUS_MAX:
         # Go's server panics over a code that has no three digits, and answers so.
         return ApiError("This request caused apiserver to panic. Look in the logs for details.")

@@ -9,7 +9,7 @@ import msgspec
 from kubelet.agent.claim_volumes import volume_of
 from kubelet.agent.node import NodeShell
 from kubelet.effects import ReadReferences
-from kubelet.references.manager import ReferenceManager
+from kubelet.reference_manager import ReferenceManager
 from kubelet.references.references import (
     CLAIMS,
     CONFIG_MAPS,

@@ -144,7 +144,7 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
         able = ", ".join(each.name for each in formats().values() if each.write is not None)
         raise Refused(f"--format {name}: it is only read; written are {able}")
     try:
-        raw: BinaryIO = path.open("wb", opener=_private)
+        raw: BinaryIO = open(path, "wb", opener=_private)  # noqa: SIM115  # Path.open takes no opener
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror or error}") from None
     with raw:

@@ -5,7 +5,6 @@ import ssl
 
 from apiserver_fake.rates import Count
 from apiserver_fake.rest.listener import Listener
-from services.runtime.certificates import authority, issue
 from services.runtime.real import RealClock
 
 CLIENTS = 40
