@@ -16,9 +16,10 @@ from services.experiments.document import (
     SwitchRow,
 )
 from services.experiments.fates import Fate, differences
-from services.experiments.figures import described, in_order, label_of
+from services.experiments.figures import described, in_order, is_registered, label_of
 from services.experiments.headline import headline
-from services.experiments.statistics import paired, spread
+from services.experiments.statistics import SEEDS_MIN, paired, spread
+from services.experiments.words import counted
 from services.scenarios.measures import register
 
 
@@ -72,7 +73,22 @@ def comparison_of(
         provenance=provenance,
         recordings=recordings,
     )
+    made = msgspec.structs.replace(made, no_verdict=_no_verdict(made))
     return msgspec.structs.replace(made, result=headline(made))
+
+
+def _no_verdict(made: Comparison) -> str:
+    """Return why nothing is judged: of few runs of real processes all signs are alike by chance alone, measure by
+    measure, and what arms with the same switches differ by is scatter."""
+    seeds = len(made.common_runs[0]) if made.common_runs else 0
+    if made.is_simulated or len(made.arms) < 2:
+        return ""
+    if made.has_same_switches:
+        return "the arms come to the same switches, so what differs is scatter"
+    if seeds < SEEDS_MIN:
+        runs = counted(seeds, "seed")
+        return f"real processes never run twice alike, and {runs} of them show no direction: --seeds {SEEDS_MIN} does"
+    return ""
 
 
 def _pairs(of_arms: Mapping[str, Sequence[ArmRun]]) -> list[tuple[int, str, Mapping[str, Fate], Mapping[str, Fate]]]:
@@ -97,10 +113,16 @@ def _measure(what: register.Measure, arms: Sequence[ArmRuns]) -> Measure:
     there = [{seed: value for seed, value in column.items() if value is not None} for column in columns]
     common = set.intersection(*(set(column) for column in columns)) if columns else set()
     is_equal = all(column[seed] == columns[0][seed] for column in columns for seed in common)
-    state = "empty" if not any(there) else "equal" if is_equal and common else "differs"
     compared = [
         paired(arm.name, [values[seed] - there[0][seed] for seed in values if seed in there[0]])
         for arm, values in zip(arms[1:], there[1:], strict=True)
     ]
     spreads = [spread(list(values.values())) for values in there]
-    return Measure(what.name, label_of(what), what.unit, what.better, state, spreads, compared)
+    relevant = register.least_relevant(what, (each.median for each in spreads))
+    is_small = bool(compared) and all(
+        each.low is not None and each.high is not None and max(abs(each.low), abs(each.high)) < relevant
+        for each in compared
+    )
+    state = "empty" if not any(there) else "equal" if is_equal and common else "small" if is_small else "differs"
+    is_stated = not is_registered(what.name)
+    return Measure(what.name, label_of(what), what.unit, what.better, state, spreads, compared, relevant, is_stated)

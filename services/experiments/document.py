@@ -65,8 +65,9 @@ class ArmRuns(msgspec.Struct, frozen=True):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A measure in all arms. `state`: `differs`, `equal` (in every seed the same in all arms) or `empty` (no run has a
-    value). `arms`: in their order; `differences`: of each arm but the first."""
+    """A measure in all arms. `state`: `differs`, `small` (in no seed by as much as matters), `equal` (in every seed the
+    same in all arms) or `empty` (no run has a value). `arms`: in their order; `differences`: of each arm but the
+    first. `relevant`: the least difference that matters, in its unit; `is_stated`: by the scenario."""
 
     name: str
     label: str
@@ -75,6 +76,8 @@ class Measure(msgspec.Struct, frozen=True):
     state: str
     arms: list[Spread]
     differences: list[Paired]
+    relevant: float = 0.0
+    is_stated: bool = False
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
@@ -135,6 +138,8 @@ class Comparison(msgspec.Struct, frozen=True):
     provenance: Provenance
     recordings: str = ""
     """The folder with a recording of each run, called as `recording_name` says; empty: none was made."""
+    no_verdict: str = ""
+    """Why no difference is called clear, better or worse; empty: it may be."""
 
     @property
     def passed(self) -> bool:
@@ -147,6 +152,16 @@ class Comparison(msgspec.Struct, frozen=True):
     def is_same(self) -> bool:
         """Whether all arms have the same switches (A/A)."""
         return len(self.arms) > 1 and all(arm.switches == self.arms[0].switches for arm in self.arms)
+
+    @property
+    def has_same_switches(self) -> bool:
+        """Whether all arms come to the same switches, so that what differs is scatter."""
+        return self.is_same or (len(self.arms) > 1 and not any(row.differs for row in self.switches))
+
+    def is_clear(self, measure: Measure, found: Paired) -> bool:
+        """Whether a difference has a direction, is large enough to matter, and may be judged at all."""
+        matters = found.median is not None and abs(found.median) >= measure.relevant
+        return not self.no_verdict and matters and found.is_clear
 
     @property
     def is_simulated(self) -> bool:
@@ -170,7 +185,7 @@ class Comparison(msgspec.Struct, frozen=True):
         has_equal_decisions = all(
             len({run.decisions_digest for run in runs}) < 2 for runs in zip(*self.common_runs, strict=True)
         )
-        is_free_of_differences = all(measure.state != "differs" for measure in self.measures)
+        is_free_of_differences = all(each.state in ("equal", "empty") for each in self.measures)
         return is_free_of_differences and not self.difference_count and (has_equal_decisions or not self.is_simulated)
 
     @property
@@ -179,8 +194,14 @@ class Comparison(msgspec.Struct, frozen=True):
         return _common(self.arms)
 
     def differing(self) -> list[Measure]:
-        """Return the measures that differ between arms; of a single arm, all that have a value."""
+        """Return the measures that differ between arms by what matters; of a single arm, all that have a value."""
         return [m for m in self.measures if m.state == "differs" or (len(self.arms) == 1 and m.state != "empty")]
+
+    def tabled(self) -> list[Measure]:
+        """Return what a table has: what the scenario states, equal or not, then what differs."""
+        differing = {each.name for each in self.differing()}
+        stated = [each for each in self.measures if each.is_stated and each.state != "empty"]
+        return [*stated, *(each for each in self.measures if each.name in differing and not each.is_stated)]
 
 
 def _common(arms: Sequence[ArmRuns]) -> list[list[Run]]:

@@ -1,16 +1,18 @@
 """The sentence on top of a comparison. Pure.
 
-The rule by which it is chosen: where no measure, decision or pod differs, that is said, and what was compared. Else the
-first measure that differs *clearly* (`Paired.is_clear`) is named, in the order of what a scenario measures by itself,
-then `RANKS`: what became of pods and Jobs, then how long they waited, then what it cost; then the order of tables. With
-it stand the medians, the difference within a seed with its interval, and in how many seeds it has that sign. Where
-measures differ and none does clearly, that is the sentence. What limits all of it comes last: one seed shows no spread,
-fewer than `SEEDS_MIN` have no interval, runs that did not end count nowhere."""
+The rule by which it is chosen: first what the scenario states, whether it differs or not, for that is its question.
+Where no measure, decision or pod differs, that is said, and what was compared. Else, unless one of the scenario's own
+differs *clearly* (`Comparison.is_clear`), the first measure that does is named, in the order of `RANKS`: what became of
+pods and Jobs, then how long they waited, then what it cost; then the order of tables. With it stand the medians, the
+difference within a seed with its interval, and in how many seeds it has that sign. Where measures differ and none does
+clearly, that is the sentence. Few runs of real processes, and arms with the same switches, are not judged: their
+figures stand without a direction. What limits all of it comes last: one seed shows no spread, fewer than `SEEDS_MIN`
+have no interval, many measures differ by chance, runs that did not end count nowhere."""
 
 from typing import Final
 
 from services.experiments.document import Comparison, Measure
-from services.experiments.figures import Scale, is_registered, scale_of
+from services.experiments.figures import Scale, scale_of
 from services.experiments.statistics import LEVEL, SEEDS_MIN, Paired
 from services.experiments.words import counted
 
@@ -47,6 +49,9 @@ NONE_OF: Final = {
 }
 """What it means when every run of an arm has 0."""
 ARMS_MAX: Final = 4
+STATED_MAX: Final = 3
+NUMBERS: Final = {3: "three", 4: "four", 5: "five", 6: "six"}
+CHANCE: Final = 1.0 - LEVEL
 
 
 def headline(made: Comparison) -> str:
@@ -69,7 +74,7 @@ def _result(made: Comparison) -> str:
     if len(made.arms) == 1:
         return f"One arm, {counted(seeds, 'seed')}: there is nothing to compare it with."
     if made.is_equal:
-        return _no_difference(made, seeds)
+        return _joined(_stated(made), _no_difference(made, seeds))
     return _difference(made, seeds)
 
 
@@ -102,25 +107,83 @@ def _no_difference(made: Comparison, seeds: int) -> str:
 def _difference(made: Comparison, seeds: int) -> str:
     differing = made.differing()
     if made.is_undeterministic:
-        what = f"{counted(len(differing), 'measure')} and {counted(made.difference_count, 'pod')} differ"
+        changed = [each for each in made.measures if each.state in ("differs", "small")]
+        what = f"{counted(len(changed), 'measure')} and {counted(made.difference_count, 'pod')} differ"
         return (
             f"The arms have the same switches, and yet {what}: the simulation is not deterministic, a defect of keplab."
         )
-    clear = next((m for m in ranked(differing) if any(d.is_clear for d in m.differences)), None)
-    if clear is None:
-        return _unclear(made, differing, seeds)
-    rest = len(differing) - 1
-    equal = sum(m.state == "equal" for m in made.measures)
-    more = counted(rest, "other measure differs", "other measures differ")
-    others = f" {more}, {equal} do not." if rest else ""
-    return f"{_sentence(made, clear)}{others}"
+    if made.no_verdict:
+        return _joined(_stated(made), _unjudged(made, differing, seeds))
+    judged = [m for m in ranked(differing) if any(made.is_clear(m, d) for d in m.differences)]
+    named = [each for each in differing if each.is_stated]
+    if not judged:
+        others = [each for each in differing if not each.is_stated]
+        return _joined(_stated(made), _unclear(made, others, seeds) if others or not named else "")
+    if not judged[0].is_stated:
+        named.append(judged[0])
+    first = "" if judged[0].is_stated else _sentence(made, judged[0])
+    return _joined(_stated(made), first, _others(made, len(differing) - len(named)))
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _others(made: Comparison, rest: int) -> str:
+    """Return how many measures differ that the sentence does not name, and how many do not."""
+    equal = sum(m.state in ("equal", "small") for m in made.measures)
+    return f"{counted(rest, 'other measure differs', 'other measures differ')}, {equal} do not." if rest > 0 else ""
+
+
+def _stated(made: Comparison) -> str:
+    """Return what became of the measures that the scenario states: its question, whether they differ or not."""
+    texts = [_answer(made, each) for each in made.measures if each.is_stated and each.state != "empty"]
+    left = len(texts) - STATED_MAX
+    more = f"{counted(left, 'more measure')} of the scenario in the table." if left > 0 else ""
+    return _joined(*texts[:STATED_MAX], more)
+
+
+def _answer(made: Comparison, measure: Measure) -> str:
+    if measure.state == "differs":
+        if any(made.is_clear(measure, each) for each in measure.differences):
+            return _sentence(made, measure)
+        return _without_direction(made, measure)
+    scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.median, each.high)])
+    lows, highs = [each.low for each in measure.arms], [each.high for each in measure.arms]
+    low, high = min(v for v in lows if v is not None), max(v for v in highs if v is not None)
+    value = scale.text(low) if low == high else scale.between(low, high)
+    arms = "both" if len(made.arms) == 2 else f"all {NUMBERS.get(len(made.arms), len(made.arms))}"
+    by = f" by {scale.text(measure.relevant)} or more" if measure.state == "small" else ""
+    return f"{measure.label} does not differ{by}: {value} in {arms} arms."
+
+
+def _without_direction(made: Comparison, measure: Measure) -> str:
+    """Return the figures of all arms, which are not judged."""
+    scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.median, each.high)])
+    texts = []
+    for arm, own in list(zip(made.arms, measure.arms, strict=True))[:ARMS_MAX]:
+        spread = "" if own.low == own.high else f" ({scale.between(own.low or 0.0, own.high or 0.0)})"
+        texts.append(f"{scale.text(own.median)}{spread} with {arm.name}" if own.seeds else f"no value with {arm.name}")
+    left = len(made.arms) - len(texts)
+    more = f" and {counted(left, 'more arm')} in the table" if left else ""
+    return f"{measure.label}: {_listed(texts)}{more}."
+
+
+def _unjudged(made: Comparison, differing: list[Measure], seeds: int) -> str:
+    """Return what differs between runs of real processes of which nothing can be said."""
+    runs = "One run" if seeds == 1 else f"{seeds} runs"
+    others = [each for each in ranked(differing) if not each.is_stated]
+    figures = _without_direction(made, others[0]) if others else ""
+    why = f"{runs} of real processes an arm, no verdict: {made.no_verdict}"
+    size = " of this size" if made.has_same_switches and figures else ""
+    return _joined(f"{why}{size}.", figures, _others(made, len(others) - 1))
 
 
 def ranked(measures: list[Measure]) -> list[Measure]:
     """Return measures in the order in which a reader cares: the rule is the module's."""
 
     def rank(measure: Measure) -> int:
-        if not is_registered(measure.name):
+        if measure.is_stated:
             return -1
         return RANKS.index(measure.name) if measure.name in RANKS else len(RANKS)
 
@@ -152,14 +215,15 @@ def _sentence(made: Comparison, measure: Measure) -> str:
     first = made.arms[0].name
     scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.median, each.high)])
     base = scale.text(measure.arms[0].median)
-    clear = sorted(measure.differences, key=lambda d: not d.is_clear)[:ARMS_MAX]
+    clear = sorted(measure.differences, key=lambda d: not made.is_clear(measure, d))[:ARMS_MAX]
+    middle = "" if max(each.seeds for each in measure.arms) == 1 else "median "
     texts = []
     for number, found in enumerate(clear):
         own = measure.arms[[arm.name for arm in made.arms].index(found.arm)]
         if not number:
             is_none = own.low == own.high == 0 and measure.name in NONE_OF
-            what = f"{NONE_OF[measure.name]}: median" if is_none else f"{_quoted(measure)}: median"
-            texts.append(f"With {found.arm}, {what} {scale.text(own.median)} instead of {base} with {first}")
+            what = f"{NONE_OF[measure.name]}: " if is_none else f"{_quoted(measure)}: "
+            texts.append(f"With {found.arm}, {what}{middle}{scale.text(own.median)} instead of {base} with {first}")
         else:
             texts.append(f"with {found.arm}, {scale.text(own.median)}")
         texts[-1] += f" ({_evidence(found, scale, made)})"
@@ -193,11 +257,12 @@ def _limits(made: Comparison) -> list[str]:
     found = []
     common = made.common_runs
     seeds = len(common[0]) if common else 0
-    if len(made.arms) > 1 and seeds and not made.is_equal:
+    if len(made.arms) > 1 and seeds and not made.is_equal and not made.no_verdict:
         if seeds == 1:
             found.append("One seed shows no spread: --seeds 20 does.")
         elif seeds < SEEDS_MIN:
             found.append(f"{seeds} seeds are too few for an interval: {SEEDS_MIN} or more have one.")
+        found += _by_chance(made, seeds)
     for arm in made.arms:
         ended = [run.error for run in arm.runs if run.error]
         if ended:
@@ -207,6 +272,16 @@ def _limits(made: Comparison) -> list[str]:
         if broken := sum(run.violations for run in arm.runs):
             found.append(f"{counted(broken, 'violation')} of invariants in {arm.name}.")
     return found
+
+
+def _by_chance(made: Comparison, seeds: int) -> list[str]:
+    """Return how many of the differences would look clear by chance alone, where that is one or more."""
+    compared = [d for m in made.differing() for d in m.differences if d.seeds > 1 and not d.is_constant]
+    share = CHANCE if seeds >= SEEDS_MIN else 2 * 0.5**seeds
+    if seeds == 1 or (count := round(share * len(compared))) < 1:
+        return []
+    would = counted(count, "would look clear", "would look clear")
+    return [f"Of {counted(len(compared), 'difference')} about {would} by chance alone."]
 
 
 def _switches(made: Comparison) -> str:

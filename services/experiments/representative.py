@@ -21,7 +21,7 @@ def representative(made: Comparison, seeds: Collection[int]) -> tuple[int, str] 
     if len(candidates) == 1:
         return candidates[0], "the only one that is recorded and came to its end in every arm"
     differing = ranked(made.differing())
-    measure = next((each for each in differing if any(found.is_clear for found in each.differences)), None)
+    measure = next((each for each in differing if any(made.is_clear(each, found) for found in each.differences)), None)
     measure = measure or next(iter(differing), None)
     distances = {} if measure is None else {seed: _distance(made, measure, seed) for seed in candidates}
     if measure is None or len(set(distances.values())) == 1:

@@ -65,7 +65,7 @@ class Row(msgspec.Struct, frozen=True):
 class Shown(msgspec.Struct, frozen=True):
     """What a page says beside the numbers.
 
-    `rows`: in the order of the document's measures; `first`: names of those that differ, what a reader cares about
+    `rows`: in the order of the document's measures; `first`: names of those in the table, what a reader cares about
     first; `folded`: what is left out of the table, in sentences; `pods`: how many fared differently; `problems`: what
     went wrong in runs, `problems_left` of them are not here; `where`: names and texts.
     """
@@ -90,7 +90,7 @@ def shown(made: Comparison) -> Shown:
         note_of_seeds=NOTE_OF_SEEDS if len(made.seeds) > 1 else "",
         about=paragraphs(made.about),
         rows=[_row(made, measure) for measure in made.measures],
-        first=[measure.name for measure in ranked(made.differing())],
+        first=[measure.name for measure in ranked(made.tabled())],
         folded=folded(made),
         pods=f"{pods}." if (pods := pods_text(made)) else "",
         problems=wrong[:PROBLEMS_MAX],
@@ -123,9 +123,9 @@ def _row(made: Comparison, measure: Measure) -> Row:
             found.arm,
             difference_text(found, scale),
             seeds_text(made, measure, found),
-            judgement(measure, found),
-            found.is_clear,
-            _p(found),
+            judgement(made, measure, found),
+            made.is_clear(measure, found),
+            _p(found) if not made.no_verdict else "",
         )
         for found in measure.differences
     ]

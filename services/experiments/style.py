@@ -1,8 +1,8 @@
 """What all pictures share: the palette, and the style of an SVG that stands by itself. Pure.
 
-The hues are Okabe and Ito's, two of them darkened, so that they stay apart for readers who do not see red or green.
-Graphics have a contrast of 3:1 or more to their ground, texts 4.5:1; colour never stands alone, a sign or a dash says
-the same."""
+The hues are Okabe and Ito's, two of them darkened, so that they stay apart for readers who do not see red or green;
+those of arms are after Paul Tol's muted scheme. Graphics have a contrast of 3:1 or more to their ground, texts 4.5:1;
+colour never stands alone, a sign or a dash says the same."""
 
 from typing import Final, NamedTuple
 
@@ -34,13 +34,23 @@ COMPONENTS: Final = {
     "other": Colour("#6b7280", "#9aa0a8"),
 }
 """The same, of who does something."""
+ARMS: Final = (
+    Colour("#332288", "#8a73e8"),
+    Colour("#11806f", "#5fd0bd"),
+    Colour("#882255", "#d0507a"),
+    Colour("#6b6b00", "#d6d060"),
+    Colour("#7b4f2c", "#c9a27c"),
+    Colour("#1c2430", "#ffffff"),
+)
+"""Those of a comparison's arms, in their order: none is a phase's, which stands beside them."""
 LINE: Final = Colour("#d8d4c8", "#3a3f46")
 """Rules between rows and behind plots: nothing is lost without them."""
 
 
 def variables(*, is_dark: bool) -> str:
     """Return the palette as CSS variables."""
-    colours = {"paper": PAPER, "line": LINE, **TEXTS, **GRAPHICS, **COMPONENTS}
+    arms = {f"arm-{at}": each for at, each in enumerate(ARMS)}
+    colours = {"paper": PAPER, "line": LINE, **TEXTS, **GRAPHICS, **COMPONENTS, **arms}
     return " ".join(f"--{name}: {colour.dark if is_dark else colour.light};" for name, colour in colours.items())
 
 

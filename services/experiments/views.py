@@ -12,6 +12,7 @@ from services.experiments.fates import FateGroup
 from services.experiments.figures import NOTHING, Scale, scale_of
 from services.experiments.statistics import Paired, Spread
 from services.experiments.words import counted
+from services.scenarios.measures.register import RELEVANT_SHARE
 
 GROUPS_MAX: Final = 12
 APART: Final = "where they part"
@@ -59,9 +60,9 @@ def _own(made: Comparison, measure: Measure, found: Paired) -> Spread:
     return measure.arms[[arm.name for arm in made.arms].index(found.arm)]
 
 
-def judgement(measure: Measure, found: Paired) -> str:
+def judgement(made: Comparison, measure: Measure, found: Paired) -> str:
     """Return `better` or `worse` where the measure has such a direction and the difference is clear, else nothing."""
-    if not measure.better or not found.is_clear:
+    if not measure.better or not made.is_clear(measure, found):
         return ""
     return "better" if (found.sign > 0) == (measure.better == "higher") else "worse"
 
@@ -69,7 +70,8 @@ def judgement(measure: Measure, found: Paired) -> str:
 def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
     """Return what is left out of tables: measures equal in all arms, and those without a value. `is_short`: those that
     are 0, or nothing, without their names."""
-    equal = [m for m in made.measures if m.state == "equal"] if len(made.arms) > 1 else []
+    others_of = [m for m in made.measures if not m.is_stated] if len(made.arms) > 1 else []
+    equal, small = ([m for m in others_of if m.state == state] for state in ("equal", "small"))
     zero = [m for m in equal if m.arms[0].low == m.arms[0].high == 0]
     others = [f"{m.label} ({value_text(m.arms[0], scale_for(m), m.arms[0].seeds)})" for m in equal if m not in zero]
     empty = [m for m in made.measures if m.state == "empty"]
@@ -80,6 +82,10 @@ def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
         found.append(
             f"{len(equal)} {'measure does' if len(equal) == 1 else 'measures do'} not differ: {'; '.join(texts)}."
         )
+    if small:
+        named = "" if is_short else f": {'; '.join(m.label for m in small)}"
+        verb = "measure differs" if len(small) == 1 else "measures differ"
+        found.append(f"{len(small)} {verb} by less than {RELEVANT_SHARE:.0%}".replace("%", " %") + f"{named}.")
     if empty:
         named = "" if is_short else f": {'; '.join(m.label for m in empty)}"
         found.append(f"{len(empty)} {'measure has' if len(empty) == 1 else 'measures have'} no value{named}.")
@@ -87,19 +93,19 @@ def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
 
 
 def table(made: Comparison, measures: Sequence[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of what differs, or of those `measures`: the arms as columns, then a difference
-    for each but the first."""
+    """Return the heading and the rows of what the scenario states and what differs, or of those `measures`: the arms as
+    columns, then a difference for each but the first."""
     heading = ["", *(arm.name for arm in made.arms)]
     for arm in made.arms[1:]:
         heading += [f"{arm.name} − {made.arms[0].name}", "seeds"]
     rows = []
-    for measure in made.differing() if measures is None else measures:
+    for measure in made.tabled() if measures is None else measures:
         scale = scale_for(measure)
         row = [measure.label]
         for arm, own in zip(made.arms, measure.arms, strict=True):
             row.append(value_text(own, scale, len(arm.runs)))
         for found in measure.differences:
-            judged = judgement(measure, found)
+            judged = judgement(made, measure, found)
             row += [difference_text(found, scale), seeds_text(made, measure, found) + (f", {judged}" if judged else "")]
         rows.append(row)
     return heading, rows
@@ -109,13 +115,13 @@ def blocks(made: Comparison) -> list[str]:
     """Return the table for a narrow terminal: a measure, then a line for each arm."""
     lines = []
     width = max((len(arm.name) for arm in made.arms), default=0)
-    for measure in made.differing():
+    for measure in made.tabled():
         scale = scale_for(measure)
         lines.append(measure.label)
         for number, (arm, own) in enumerate(zip(made.arms, measure.arms, strict=True)):
             lines.append(f"  {arm.name.ljust(width)}  {value_text(own, scale, len(arm.runs))}")
             if number and (found := measure.differences[number - 1]).seeds:
-                judged = judgement(measure, found)
+                judged = judgement(made, measure, found)
                 tail = f", {judged}" if judged else ""
                 lines.append(
                     f"  {' ' * width}  {difference_text(found, scale)}, {seeds_text(made, measure, found)}{tail}"
@@ -234,8 +240,8 @@ def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 def markdown(made: Comparison) -> str:
     """Return what is pasted into a pull request: GitHub's markdown; what differs without a direction, and details, are
     folded."""
-    differing = made.differing()
-    unclear = [measure for measure in differing if _is_unclear(measure)]
+    differing = made.tabled()
+    unclear = [measure for measure in differing if not measure.is_stated and _is_unclear(made, measure)]
     if len(unclear) == len(differing):
         unclear = []
     title = made.title or made.scenario
@@ -272,8 +278,9 @@ def markdown(made: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _is_unclear(measure: Measure) -> bool:
-    return bool(measure.differences) and all(each.seeds and not each.is_clear for each in measure.differences)
+def _is_unclear(made: Comparison, measure: Measure) -> bool:
+    clear = [made.is_clear(measure, each) for each in measure.differences]
+    return bool(clear) and not any(clear) and all(each.seeds for each in measure.differences)
 
 
 def _details(summary: str, body: str) -> str:

@@ -65,6 +65,8 @@ COMPARED: Final = "experiments"
 TRACED: Final = "trace"
 """The page that shows a pod's trace."""
 LARGE: Final = 30_000_000
+LINES_OF_A_FILE: Final = 50_000
+"""So many event lines of a recording a file has: RECORDED_LINES of the page's scripts."""
 SEGMENT: Final = 1_000
 PART_BYTES: Final = 4 << 20
 ATTEMPTS_MAX: Final = 20
@@ -229,7 +231,7 @@ def _recorded(recording: Recording, decisions: Sequence[Decision], detail: str) 
     begin_s, end_s = recording.time_range
     parts.put_json("history", documents.history(recording))
     lines = list(recording.lines())
-    shown, left = shown_of(lines, only_decisions=detail == DECISIONS)
+    shown, left = shown_of(lines, LINES_OF_A_FILE, only_decisions=detail == DECISIONS)
     parts.put_json("lines", list(_lines(recording, shown)))
     parts.put_json("documents", _documents(recording, lines, whys))
     if detail == EVERYTHING:

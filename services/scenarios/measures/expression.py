@@ -31,7 +31,7 @@ from services.scenarios.measures import quantile
 from services.scenarios.measures.field_paths import field_mistakes
 from services.scenarios.measures.register import DIRECTIONS, NAME, Measure, find
 
-FORM: Final = "want: measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] = EXPRESSION"
+FORM: Final = "want: measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] = EXPRESSION"
 COST_LIMIT: Final = 20_000_000
 """What one evaluation may cost, in CEL's units: some seconds; 10,000 pods with six versions each take 2,000,000."""
 CREATED: Final = "created."
@@ -42,7 +42,7 @@ _HEAD: Final = re.compile(
     r"""(?P<name>[^\s=]+)(?P<options>(?:\s+[a-z]+=(?:"[^"]*"|'[^']*'|[^\s"']\S*))*)(?:\s+=\s*(?P<expression>.*))?"""
 )
 _OPTION: Final = re.compile(r"""([a-z]+)=("[^"]*"|'[^']*'|\S+)""")
-_OPTIONS: Final = ("unit", "better", "meaning")
+_OPTIONS: Final = ("unit", "better", "relevant", "meaning")
 _RESULTS: Final = (INT, UINT, DOUBLE, BOOL, DURATION, DYN)
 _CONTAINER: Final = " (in container '')"
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']+)'")
@@ -226,6 +226,7 @@ def parse_measure(text: str) -> tuple[Measure, Expression | None]:
     better = options.get("better", "none")
     if better not in DIRECTIONS:
         raise ValueError(f"measure {name}: better={better}: want {', '.join(DIRECTIONS)}")
+    relevant = _relevant(name, options.get("relevant", ""), options.get("unit", ""))
     if expression is None:
         if options:
             raise ValueError(f"measure {name}: options belong to an expression; {FORM}")
@@ -236,6 +237,22 @@ def parse_measure(text: str) -> tuple[Measure, Expression | None]:
         made = compiled(expression.strip())
     except ValueError as error:
         raise ValueError(f"measure {name}: {error}") from None
-    return Measure(
-        name, options.get("unit", ""), options.get("meaning", made.text), DIRECTIONS[better], "scenario"
-    ), made
+    meaning = options.get("meaning", made.text)
+    measure = Measure(name, options.get("unit", ""), meaning, DIRECTIONS[better], "scenario", relevant=relevant)
+    return measure, made
+
+
+def _relevant(name: str, text: str, unit: str) -> float:
+    """Return the least difference that matters: a number, the unit behind it if the measure has one. Raises:
+    ValueError."""
+    if not text:
+        return 0.0
+    number = text.removesuffix(unit)
+    try:
+        found = float(number)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found > 0):
+        form = f"NUMBER or NUMBER{unit}" if unit else "NUMBER"
+        raise ValueError(f"measure {name}: relevant={text}: want {form} above 0, the least difference that matters")
+    return found

@@ -30,6 +30,9 @@ class Measure:
     better: Better
     source: str
     is_always: bool = False
+    relevant: float = 0.0
+    """The least difference that matters, in its unit; 0: of a scenario's measure any difference, of one that comes with
+    keplab a share (`least_relevant`)."""
 
     @property
     def direction(self) -> str:
@@ -45,7 +48,23 @@ class Measure:
             "better": self.direction,
             "always": self.is_always,
             "source": self.source,
+            "relevant": self.relevant,
         }
+
+
+RELEVANT_SHARE: Final = 0.05
+"""Less than this share of the larger median is no difference of a measure that comes with keplab."""
+OUTCOMES: Final = frozenset(
+    {"pods_failed", "jobs_failed", "pods_disturbed", "pods_running_at_end", "jobs_complete", "resizes_met", "victims"}
+)
+"""What became of pods and Jobs: each one matters."""
+
+
+def least_relevant(measure: Measure, medians: Iterable[float | None]) -> float:
+    """Return the least difference that matters between arms with these medians, in the measure's unit."""
+    if measure.relevant or find(measure.name) is None or measure.name in OUTCOMES:
+        return measure.relevant
+    return RELEVANT_SHARE * max((abs(each) for each in medians if each is not None), default=0.0)
 
 
 _PODS: Final = "pods"

@@ -573,6 +573,7 @@ def file_inside(read: Scenario, step: Step) -> Scenario:
 _MEASURE_OPTIONS = (
     Option("unit", NAME, "its unit: `s`", otherwise="none"),
     Option("better", choice("lower", "higher", "none"), "which direction is better", otherwise="none"),
+    Option("relevant", TEXT, "the least difference that matters, in its unit: `0.5` or `0.5s`", otherwise="any"),
     Option("meaning", TEXT, "what it says, in a sentence"),
 )
 
@@ -580,12 +581,12 @@ _MEASURE_OPTIONS = (
 @setting(
     text=Argument("NAME", "the measure's name"),
     options=_MEASURE_OPTIONS,
-    form="measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] [= EXPRESSION]",
+    form="measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] [= EXPRESSION]",
     examples=(
         """\
 # How many pods were placed, and how long the slowest start took
 measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
-measure longest unit=s better=lower meaning="until Running" = created.pods.map(p, p.at.running).quantile(1.0)
+measure longest unit=s better=lower relevant=0.1s meaning="until Running" = created.pods.map(p, p.at.running).quantile(1.0)
 nodes n1 cpu=4
 replicaset web replicas=3 cpu=1
 expect within 10s count pods phase=Running == 3

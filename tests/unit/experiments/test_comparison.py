@@ -9,6 +9,8 @@ from services.experiments.document import SCHEMA, DocumentError, SwitchRow, docu
 from services.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
 from services.experiments.figures import described, in_order, label_of, scale_of
 from services.experiments.headline import NONE_OF, RANKS
+from services.experiments.shown import shown
+from services.experiments.views import markdown, text
 from services.scenarios.measures.history import PodHistory
 from services.scenarios.measures.register import MEASURES, Measure
 from tests.unit.experiments.runs import FAIL, UNBIND, A, B, a_failed_run, a_run, compared, seeds_of
@@ -89,12 +91,10 @@ def test_outcomes_come_before_costs_and_what_a_scenario_measures_itself_before_b
     arms = enumerate(("fail", "unbind"))
     runs = [a_run(arm, 0, **{name: pair[place] for name, pair in values.items()}) for place, arm in arms]
 
-    assert compared(runs).result.startswith("With unbind, own_thing: median 2 s instead of 1 s with fail")
+    assert compared(runs).result.startswith("With unbind, own_thing: 2 s instead of 1 s with fail")
     for run in runs:
         del run.run.measures["own_thing_s"]
-    second = (
-        "With unbind, pods failed: median 4 instead of 3 with fail (difference +1, seed 0). 1 other measure differs"
-    )
+    second = "With unbind, pods failed: 4 instead of 3 with fail (difference +1, seed 0). 1 other measure differs"
     assert compared(runs).result.startswith(second)
 
 
@@ -113,6 +113,101 @@ def test_signs_that_chance_could_have_made_are_no_clear_difference():
     assert made.result.startswith(
         "No clear difference between fail and unbind: pods failed is higher with unbind in 4 and lower in 4 of 8 seeds"
     )
+
+
+@pytest.mark.parametrize(("seeds", "runs"), [(1, "One run"), (2, "2 runs"), (5, "5 runs")])
+def test_few_runs_of_real_processes_have_no_verdict_however_alike_their_signs_are(seeds, runs):
+    made = compared(seeds_of([600.0] * seeds, [800.0] * seeds, "time_to_running_p50_s"), mode="processes")
+
+    assert made.result.startswith(f"{runs} of real processes an arm, no verdict: ")
+    assert "--seeds 6 does" in made.result
+    assert not re.search("median|better|worse|instead of", made.result)
+    assert made.no_verdict
+    (found,) = shown(made).rows
+    assert ("", False, "") == (found.differences[0].judged, found.differences[0].is_clear, found.differences[0].p)
+    assert not re.search("better|worse", text(made) + markdown(made))
+    assert made == read_document(msgspec.json.encode(document_of(made)), "kept")
+
+
+def test_six_runs_of_real_processes_have_one():
+    made = compared(seeds_of([600.0] * 6, [800.0] * 6, "time_to_running_p50_s"), mode="processes")
+
+    assert made.result.startswith("With unbind, time to Running, p50: median ")
+    assert "" == made.no_verdict
+    assert "worse" in text(made)
+
+
+def test_what_arms_with_the_same_switches_differ_by_is_scatter_with_its_size_however_many_seeds():
+    values = [1.0 + seed / 10 for seed in range(6)]
+    made = compared(seeds_of(values, [2.0] * 6, "first_running_s", ("a", "b")), (A, B), mode="processes")
+
+    assert made.result.startswith(
+        "6 runs of real processes an arm, no verdict: the arms come to the same switches, so what differs is scatter of "
+        "this size. First pod Running after: 1.25 s (1.00 to 1.50 s) with a and 2.00 s with b."
+    )
+    assert "worse" not in text(made)
+
+
+def test_one_simulated_run_is_no_median():
+    made = compared(seeds_of([600.0], [800.0], "time_to_running_p50_s"))
+
+    assert "median" not in made.result
+
+
+STATED = (Measure("overfreed", "cores", "CPU freed beyond what the resize needs", "lower", "scenario", relevant=0.5),)
+
+
+def test_what_the_scenario_states_comes_first_equal_or_not_and_stands_in_the_table():
+    runs = [
+        a_run(arm, seed, overfreed=0.0, queue_unschedulable_s=waited)
+        for seed in range(6)
+        for arm, waited in (("fail", 1.0), ("unbind", 2.0 + seed))
+    ]
+    made = compared(runs, stated=STATED)
+
+    assert made.result.startswith(
+        "CPU freed beyond what the resize needs does not differ: 0 cores in both arms. "
+        "With unbind, time of all pods in the queue's unschedulable pool: median "
+    )
+    assert ["overfreed", "queue_unschedulable_s"] == [each.name for each in made.tabled()]
+    assert "equal in 6 of 6" in text(made)
+    assert ["overfreed", "queue_unschedulable_s"] == shown(made).first
+
+
+def test_a_difference_that_does_not_matter_is_folded_and_neither_named_nor_judged():
+    runs = [
+        a_run(arm, seed, overfreed=freed, queue_unschedulable_s=waited)
+        for seed in range(6)
+        for arm, freed, waited in (("fail", 2.0, 0.0999), ("unbind", 2.25, 0.0985))
+    ]
+    made = compared(runs, stated=STATED)
+
+    assert {"overfreed": "small", "queue_unschedulable_s": "small"} == {each.name: each.state for each in made.measures}
+    assert made.result.startswith(
+        "CPU freed beyond what the resize needs does not differ by 0.50 cores or more: 2.00 to 2.25 cores in both arms."
+    )
+    assert not re.search("better|worse", text(made))
+    assert "1 measure differs by less than 5 %" in text(made)
+    assert not made.is_equal
+
+
+def test_each_pod_that_fails_matters_however_many_do():
+    made = compared(seeds_of([1000.0] * 6, [1001.0] * 6))
+
+    assert "differs" == measure(made).state
+    assert made.result.startswith("With unbind, pods failed")
+
+
+def test_with_many_measures_it_says_how_many_would_differ_by_chance():
+    named = [each.name for each in MEASURES if "RESOURCE" not in each.name][:40]
+    runs = [
+        a_run(arm, seed, **dict.fromkeys(named, 1.0 + 2.0 * ((seed + place) % 2) + seed))
+        for seed in range(8)
+        for place, arm in enumerate(("fail", "unbind"))
+    ]
+
+    assert "Of 40 differences about 2 would look clear by chance alone." in compared(runs).result
+    assert "by chance" not in compared(seeds_of([1.0, 2.0] * 4, [2.0, 1.0] * 4)).result
 
 
 def test_several_arms_stand_in_one_sentence():
@@ -161,7 +256,7 @@ def test_equal_switches_with_different_runs_are_a_defect_and_no_result():
 
     assert "not deterministic" in made.result
     assert (made.passed, real.passed) == (False, True)
-    assert real.result.startswith("With b, pods failed")
+    assert real.result.startswith("One run of real processes an arm, no verdict: the arms come to the same switches")
 
 
 def test_decisions_that_differ_without_a_measure_are_said():

@@ -17,7 +17,7 @@ from services.experiments.picture import picture
 from services.experiments.plain import plain
 from services.experiments.plots import DASHES, SIGNS, Frame
 from services.experiments.shown import page_document, shown
-from services.experiments.style import COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
+from services.experiments.style import ARMS, COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
 from services.experiments.views import csv_rows, markdown, table, text
 from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of
 
@@ -352,14 +352,60 @@ def test_the_ratio_is_that_of_the_definition():
 def test_texts_and_graphics_stand_out_from_their_paper(scheme):
     paper = getattr(PAPER, scheme)
     texts = {name: contrast(getattr(colour, scheme), paper) for name, colour in TEXTS.items()}
-    graphics = {name: contrast(getattr(colour, scheme), paper) for name, colour in {**GRAPHICS, **COMPONENTS}.items()}
+    drawn = {**GRAPHICS, **COMPONENTS, **{f"arm {at}": each for at, each in enumerate(ARMS)}}
+    graphics = {name: contrast(getattr(colour, scheme), paper) for name, colour in drawn.items()}
 
     assert {name: ratio for name, ratio in texts.items() if ratio < 4.5} == {}
     assert {name: ratio for name, ratio in graphics.items() if ratio < 3.0} == {}
 
 
+RGB_OF_SIGHT = {
+    "all colours": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "no red": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "no green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+}
+"""Machado, Oliveira and Fernandes 2009, severity 1, of linear RGB."""
+
+
+def perceived(colour, sight):
+    """Return the colour in Oklab as a reader of that sight has it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    rgb = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    r, g, b = (max(0.0, sum(k * c for k, c in zip(row, rgb, strict=True))) for row in RGB_OF_SIGHT[sight])
+    cones = (
+        (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3),
+        (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3),
+        (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3),
+    )
+    rows = (
+        (0.2104542553, 0.7936177850, -0.0040720468),
+        (1.9779984951, -2.4285922050, 0.4505937099),
+        (0.0259040371, 0.7827717662, -0.8086757660),
+    )
+    return [sum(k * c for k, c in zip(row, cones, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("sight", list(RGB_OF_SIGHT))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_arms_wear_no_colour_of_a_phase_and_the_first_four_stay_apart_for_every_reader(scheme, sight):
+    arms = [getattr(each, scheme) for each in ARMS]
+    phases = [getattr(each, scheme) for each in GRAPHICS.values()]
+    assert not set(arms) & set(phases)
+
+    def apart(one, other):
+        return sum((a - b) ** 2 for a, b in zip(perceived(one, sight), perceived(other, sight), strict=True)) ** 0.5
+
+    first = arms[:4]
+    pairs = {(a, b): round(apart(a, b), 3) for at, a in enumerate(first) for b in first[at + 1 :]}
+    assert {pair: distance for pair, distance in pairs.items() if distance < 0.05} == {}
+    shared = {(a, b): round(apart(a, b), 3) for a in arms[:2] for b in phases[1:3]}
+    assert {pair: distance for pair, distance in shared.items() if distance < 0.05} == {}
+
+
 def test_pictures_use_the_palette_alone():
-    known = {c for colour in (PAPER, LINE, *TEXTS.values(), *GRAPHICS.values(), *COMPONENTS.values()) for c in colour}
+    known = {
+        c for colour in (PAPER, LINE, *TEXTS.values(), *GRAPHICS.values(), *COMPONENTS.values(), *ARMS) for c in colour
+    }
 
     assert set(re.findall(r"#[0-9a-f]{6}\b", picture(a_comparison()))) <= known
     assert "var(--failed)" in picture(a_comparison())

@@ -29,8 +29,8 @@ export function parted(text) {
 export function measuresOf(made, {text = '', all = false} = {}) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (measure) => words.every((word) => `${measure.name} ${measure.label}`.toLowerCase().includes(word));
-  const order = {differs: 0, equal: 1, empty: 2}, isShown = (measure) => measure.state === 'differs' || (made.arms.length === 1 && measure.state !== 'empty');
-  return made.measures.filter((measure) => fits(measure) && (all || words.length || isShown(measure))).sort((a, b) => order[a.state] - order[b.state]);
+  const order = ['differs', 'small', 'equal', 'empty'], place = (measure) => (measure.is_stated ? -1 : order.indexOf(measure.state)), isShown = (measure) => measure.state === 'differs' || (measure.is_stated && measure.state !== 'empty') || (made.arms.length === 1 && measure.state !== 'empty');
+  return made.measures.filter((measure) => fits(measure) && (all || words.length || isShown(measure))).sort((a, b) => place(a) - place(b));
 }
 
 /** The value of a measure in each run: [[seed, value]…] of an arm. */
@@ -53,7 +53,6 @@ export function dotsOf(arm, name, x) {
 export const SIGNS = {pending: '○', running: '●', failed: '✕', succeeded: '✓'};
 export const DASHES = {pending: '2 3', running: '', failed: '7 3', succeeded: '1 4'};
 export const ARM_SIGNS = ['●', '■', '▲', '◆', '▼', '✚'], ARM_DASHES = ['', '7 3', '2 3', '9 3 2 3', '1 4', '12 4'];
-const ARM_COLOURS = ['apiserver', 'claim-controller', 'kubelet', 'controllers', 'scheduler', 'other'];
 
 /** @typedef {{name: string, sign: string, dash: string, colour: string, at_s: number[], band: any}} Line a line of a plot with its bands */
 /** @typedef {{name: string, about: string, lines: Line[]}} Drawn one plot */
@@ -69,7 +68,7 @@ export function phasesOf(made) {
 export const plotsByArm = (made) => made.arms.filter((arm) => arm.bands.phases.length).map((arm) => ({name: arm.name, about: arm.switches.join(', '), lines: arm.bands.phases.map((band) => ({name: band.phase, sign: SIGNS[band.phase], dash: DASHES[band.phase], colour: band.phase, at_s: arm.bands.at_s, band}))}));
 
 /** A plot for each phase with a line for each arm. @param {any} made @returns {Drawn[]} */
-export const plotsByPhase = (made) => phasesOf(made).map((phase) => ({name: phase, about: '', lines: made.arms.flatMap((arm, at) => arm.bands.phases.filter((band) => band.phase === phase).map((band) => ({name: arm.name, sign: ARM_SIGNS[at % 6], dash: ARM_DASHES[at % 6], colour: ARM_COLOURS[at % 6], at_s: arm.bands.at_s, band})))}));
+export const plotsByPhase = (made) => phasesOf(made).map((phase) => ({name: phase, about: '', lines: made.arms.flatMap((arm, at) => arm.bands.phases.filter((band) => band.phase === phase).map((band) => ({name: arm.name, sign: ARM_SIGNS[at % 6], dash: ARM_DASHES[at % 6], colour: `arm-${at % 6}`, at_s: arm.bands.at_s, band})))}));
 
 /** The scale that all plots share: until when, and up to how many pods. @param {any} made */
 export function scaleOfPlots(made) {

@@ -61,16 +61,26 @@ def test_an_expression_without_a_value_says_why(text, says):
     assert says in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["relevant=0.5", "relevant=0.5s"])
+def test_the_least_difference_that_matters_is_a_number_with_or_without_the_unit(text):
+    measure, _ = parse_measure(f"m unit=s {text} = 1")
+
+    assert 0.5 == measure.relevant
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "want: measure NAME [unit=UNIT] [better=lower|higher|none] [meaning=TEXT] = EXPRESSION"),
+        ("", "want: measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT]"),
         ("m =", "measure m: want: measure NAME"),
         ("Placed = 1", "'Placed' is no name of a measure; want lower-case letters, digits and _, a letter first"),
         ("pods_failed = 1", "pods_failed is a measure that comes with keplab; want a name of its own"),
         ("cpu_imbalance_end = 1", "cpu_imbalance_end is a measure that comes with keplab"),
         ("m better=more = 1", "measure m: better=more: want lower, higher, none"),
-        ("m units=s = 1", "measure m: no option 'units'; want unit, better, meaning"),
+        ("m units=s = 1", "measure m: no option 'units'; want unit, better, relevant, meaning"),
+        ("m unit=s relevant=0 = 1", "measure m: relevant=0: want NUMBER or NUMBERs above 0, the least difference that"),
+        ("m relevant=2s = 1", "measure m: relevant=2s: want NUMBER above 0"),
+        ("m unit=s relevant=nan = 1", "measure m: relevant=nan: want NUMBER or NUMBERs above 0"),
         ("m unit=s", "measure m: options belong to an expression"),
         ("m = pds.size()", "measure m: column 1: undeclared reference to 'pds'; did you mean pods"),
         ("m = pods.fliter(p, true).size()", "undeclared reference to 'fliter'; did you mean filter"),
