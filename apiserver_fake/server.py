@@ -675,12 +675,21 @@ class ApiServer:
                 answer = await self._admission.answer(unanswered, deadline_s, traceparent)
             else:
                 assert isinstance(unanswered, Unconverted), "a write waits for admission or for a conversion"
-                answer = await unanswered.answer(deadline_s - COMMIT_S - self._clock.now())
+                answer = await self._converted(unanswered, deadline_s - COMMIT_S - self._clock.now())
         except Unconverted as before:
             # An admission webhook wants to see the object in another version: that is asked first.
             await self._ask(session, before, deadline_s, traceparent)
         else:
             session.learn(unanswered, answer)
+
+    @staticmethod
+    async def _converted(unanswered: Unconverted, left_s: float) -> list[Document] | ApiError:
+        """Return the converted objects, or why they cannot be converted. `left_s`: seconds that may pass until then."""
+        try:
+            async with asyncio.timeout(left_s):
+                return await unanswered.answer()
+        except TimeoutError:
+            return ApiError("the conversion webhook did not answer within the time of the request")
 
     async def admit_connection(
         self, identity: Identity, request: Request, options: Document, complete: Complete

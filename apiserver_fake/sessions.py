@@ -6,7 +6,6 @@ put to the webhook outside of the commit, and the write is tried again with the 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 from apiserver_fake.conversion.conversion import Conversion
@@ -34,13 +33,10 @@ class Unconverted(Unanswered):
         super().__init__("the write waits for a conversion webhook", (conversion, documents))
         self._conversion, self._documents = conversion, documents
 
-    async def answer(self, left_s: float) -> list[Document] | ApiError:
-        """Return the converted objects, or why they cannot be converted. `left_s`: seconds that may pass until then."""
+    async def answer(self) -> list[Document] | ApiError:
+        """Return the converted objects, or why they cannot be converted."""
         try:
-            async with asyncio.timeout(left_s):
-                return await self._conversion(self._documents)
-        except TimeoutError:
-            return ApiError("the conversion webhook did not answer within the time of the request")
+            return await self._conversion(self._documents)
         except ApiError as error:
             return error
 

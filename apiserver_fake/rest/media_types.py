@@ -4,11 +4,10 @@
 no anchors, no aliases, bounded) or Kubernetes protobuf.
 """
 
-import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -181,13 +180,6 @@ def json_of(body: bytes, content_type: str) -> bytes:
     if media_type == PROTOBUF:
         return msgspec.json.encode(protobuf.decode(body))
     raise unsupported([JSON, YAML, PROTOBUF])
-
-
-async def json_from(body: bytes, content_type: str) -> bytes:
-    """Return what `json_of` does; long YAML is read beside the loop, which it would hold for seconds."""
-    is_yaml = media_type_of(content_type) in (YAML, APPLY) and not body.lstrip().startswith(b"{")
-    read = json_from_yaml if media_type_of(content_type) == APPLY else partial(json_of, content_type=content_type)
-    return await asyncio.to_thread(read, body) if is_yaml and len(body) > YAML_AT_ONCE_BYTES else read(body)
 
 
 class _Parser(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

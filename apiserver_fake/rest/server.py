@@ -62,6 +62,7 @@ from apiserver_fake.rest.http import (
     is_pretty,
     is_traceparent,
     json_answer,
+    json_from,
     may_be_compressed,
     page_answer,
     page_not_found,
@@ -808,7 +809,7 @@ class RestHandler:
         if verb not in ("get", "list"):
             body = await read_body(request)
         if verb in ("create", "update", "delete", "deletecollection") or patch_type == "apply":
-            body = await media_types.json_from(body, content_type)
+            body = await json_from(body, content_type)
         call = paths.to_request(
             verb,
             route,
@@ -908,7 +909,7 @@ class RestHandler:
         self._only(request, "POST")
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
-        sent = await media_types.json_from(await read_body(request), request.headers.get("Content-Type", ""))
+        sent = await json_from(await read_body(request), request.headers.get("Content-Type", ""))
         body = json_object(sent, "the body is not JSON", "the body is not an object")
         metadata = body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -933,7 +934,7 @@ class RestHandler:
         body = await read_body(request)
         question: Document = {}
         if review.kind != "SelfSubjectReview" and body:
-            sent = await media_types.json_from(body, request.headers.get("Content-Type", ""))
+            sent = await json_from(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
         said = msgspec.json.encode(answer)

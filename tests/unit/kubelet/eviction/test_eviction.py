@@ -437,7 +437,7 @@ def empty_dir(name="data", **source):
     return {"name": name, "emptyDir": source}
 
 
-def verdict(pod, now=30.0):
+def eviction_of(pod, now=30.0):
     """Who leaves at that time, and why, of a node on which nothing is short."""
     victim = Looking(workers=[Life(pod).run(1)]).look(now)
     return None if victim is None else (victim.message, victim.signal, victim.grace_s, victim.is_disruption)
@@ -446,7 +446,7 @@ def verdict(pod, now=30.0):
 def test_a_pod_that_writes_more_than_its_containers_may_together_is_evicted_without_pressure(a_pod):
     message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
 
-    assert verdict(limited(a_pod, "ephemeral-storage 2Gi at 20s", "1Gi")) == (
+    assert eviction_of(limited(a_pod, "ephemeral-storage 2Gi at 20s", "1Gi")) == (
         message,
         "ephemeralpodfs.limit",
         1.0,
@@ -464,21 +464,21 @@ def test_a_pod_that_writes_more_than_its_containers_may_together_is_evicted_with
     ],
 )
 def test_the_total_is_spelt_as_quantities_are(a_pod, limits, said):
-    assert verdict(limited(a_pod, "ephemeral-storage 9Gi", *limits))[0].endswith(f"containers {said}. ")
+    assert eviction_of(limited(a_pod, "ephemeral-storage 9Gi", *limits))[0].endswith(f"containers {said}. ")
 
 
 def test_a_container_over_its_own_limit_is_named_where_the_pod_keeps_to_the_total(a_pod):
     message = 'Container c0 exceeded its local ephemeral storage limit "1Gi". '
     pod = limited(a_pod, "ephemeral-storage 2Gi", "1Gi", "5Gi")
 
-    assert verdict(pod) == (message, "ephemeralcontainerfs.limit", 1.0, False)
+    assert eviction_of(pod) == (message, "ephemeralcontainerfs.limit", 1.0, False)
 
 
 def test_an_empty_dir_over_its_limit_is_named_first(a_pod):
     pod = limited(a_pod, "emptydir/data 2Gi by 20s", "1Gi", volumes=[empty_dir("other"), empty_dir(sizeLimit="1Gi")])
 
-    assert verdict(pod, 10.0) is None
-    assert verdict(pod, 30.0) == (
+    assert eviction_of(pod, 10.0) is None
+    assert eviction_of(pod, 30.0) == (
         'Usage of EmptyDir volume "data" exceeds the limit "1Gi". ',
         "emptydirfs.limit",
         1.0,
@@ -509,7 +509,7 @@ def test_what_is_in_an_empty_dir_counts_for_the_pod_also_when_who_wrote_it_has_e
     ],
 )
 def test_who_keeps_to_the_limits_has_none_or_is_critical_stays(a_pod, usage, limits, volumes, spec):
-    assert verdict(limited(a_pod, usage, *limits, volumes=volumes, **spec)) is None
+    assert eviction_of(limited(a_pod, usage, *limits, volumes=volumes, **spec)) is None
 
 
 def test_all_pods_over_a_limit_leave_in_one_round_and_no_other_with_them(a_pod):
