@@ -1,5 +1,5 @@
 """What one more definition costs an API server that has many, and how long its loop is held: `python -m
-benchmarks.definitions [COUNT [FIELDS]]`.
+benchmarks.server.definitions [COUNT [FIELDS]]`.
 
 The server runs in this process as `keplab up` has it, with the memory engine; definitions are created one after the
 other, each in a group of its own, with FIELDS described text fields. What one callback of the loop used of the CPU is a

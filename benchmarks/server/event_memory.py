@@ -1,5 +1,5 @@
 """What 50,000 Events take in an API server process, and what is left when they are gone: `python -m
-benchmarks.event_memory [COUNT]`.
+benchmarks.server.event_memory [COUNT]`.
 
 Events are created over gRPC in the shape that components record them, in a mesh of the API server alone, then deleted
 by one deletecollection. Everything above the resident memory before the first is counted. The window is that of a

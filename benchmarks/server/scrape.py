@@ -1,5 +1,5 @@
 """What a scrape of `/metrics` costs an API server that has answered all sorts of requests: `python -m
-benchmarks.scrape`.
+benchmarks.server.scrape`.
 
 40,000 requests of 775 sorts are counted, then the metrics are read and written three times, as a server does it. A hold
 is the CPU time of one piece, between two of which the loop has other work; that of the first scrape without the import
