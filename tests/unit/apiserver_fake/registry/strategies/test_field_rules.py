@@ -9,14 +9,7 @@ import pytest
 
 from apiserver_fake.registry.strategies.certificates import USAGES as USAGE_NAMES
 from apiserver_fake.strategy import strategy_for
-from apiserver_fake.validation.formats import (
-    CONFIG_KEY_TEXT,
-    IP_TEXT,
-    LABEL_1035_TEXT,
-    LABEL_TEXT,
-    NAME_PART_TEXT,
-    SUBDOMAIN_TEXT,
-)
+from apiserver_fake.validation.formats import CONFIG_KEY_TEXT, IP_TEXT, LABEL_TEXT, NAME_PART_TEXT, SUBDOMAIN_TEXT
 from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
@@ -319,7 +312,7 @@ NETWORKING = [
      [f'{PATH}.backend: Invalid value: "": resource or service backend is required']),
     ("ingresses.networking.k8s.io", ingress({"service": {"name": "A", "port": {"name": "a--b"}}}, pathType="Odd"),
      [f'{PATH}.pathType: Unsupported value: "Odd": supported values: "Exact", "ImplementationSpecific", "Prefix"',
-      f'{PATH}.backend.service.name: Invalid value: "A": {LABEL_1035_TEXT}',
+      f'{PATH}.backend.service.name: Invalid value: "A": {LABEL_TEXT}',
       f'{PATH}.backend.service.port.name: Invalid value: "a--b": must not contain consecutive hyphens']),
     ("ingresses.networking.k8s.io", ingress({"resource": {"kind": "a/b"}}),
      [f'{PATH}.backend.resource.kind: Invalid value: "a/b": may not contain \'/\'',
@@ -532,7 +525,8 @@ JOBS = [
 
 
 def scaler(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "x"}, "spec": {"scaleTargetRef": {"kind": "D", "name": "d"}, "maxReplicas": 1, **spec}}
+    target = {"apiVersion": "g/v1", "kind": "D", "name": "d"}
+    return {"metadata": {"name": "x"}, "spec": {"scaleTargetRef": target, "maxReplicas": 1, **spec}}
 
 
 def schema(rule: Any, **spec: Any) -> dict[str, Any]:
