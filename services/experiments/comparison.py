@@ -73,11 +73,11 @@ def comparison_of(
         provenance=provenance,
         recordings=recordings,
     )
-    made = msgspec.structs.replace(made, no_verdict=_no_verdict(made))
+    made = msgspec.structs.replace(made, why_not_judged=_why_not_judged(made))
     return msgspec.structs.replace(made, result=headline(made))
 
 
-def _no_verdict(made: Comparison) -> str:
+def _why_not_judged(made: Comparison) -> str:
     """Return why nothing is judged: of few runs of real processes all signs are alike by chance alone, measure by
     measure, and what arms with the same switches differ by is scatter."""
     seeds = len(made.common_runs[0]) if made.common_runs else 0

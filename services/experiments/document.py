@@ -138,7 +138,7 @@ class Comparison(msgspec.Struct, frozen=True):
     provenance: Provenance
     recordings: str = ""
     """The folder with a recording of each run, called as `recording_name` says; empty: none was made."""
-    no_verdict: str = ""
+    why_not_judged: str = ""
     """Why no difference is called clear, better or worse; empty: it may be."""
 
     @property
@@ -161,7 +161,7 @@ class Comparison(msgspec.Struct, frozen=True):
     def is_clear(self, measure: Measure, found: Paired) -> bool:
         """Whether a difference has a direction, is large enough to matter, and may be judged at all."""
         matters = found.median is not None and abs(found.median) >= measure.relevant
-        return not self.no_verdict and matters and found.is_clear
+        return not self.why_not_judged and matters and found.is_clear
 
     @property
     def is_simulated(self) -> bool:

@@ -112,7 +112,7 @@ def _difference(made: Comparison, seeds: int) -> str:
         return (
             f"The arms have the same switches, and yet {what}: the simulation is not deterministic, a defect of keplab."
         )
-    if made.no_verdict:
+    if made.why_not_judged:
         return _joined(_stated(made), _unjudged(made, differing, seeds))
     judged = [m for m in ranked(differing) if any(made.is_clear(m, d) for d in m.differences)]
     named = [each for each in differing if each.is_stated]
@@ -149,9 +149,8 @@ def _answer(made: Comparison, measure: Measure) -> str:
             return _sentence(made, measure)
         return _without_direction(made, measure)
     scale = scale_of(measure.unit, [value for each in measure.arms for value in (each.low, each.median, each.high)])
-    lows, highs = [each.low for each in measure.arms], [each.high for each in measure.arms]
-    low, high = min(v for v in lows if v is not None), max(v for v in highs if v is not None)
-    value = scale.text(low) if low == high else scale.between(low, high)
+    low, high = min(each.low or 0.0 for each in measure.arms), max(each.high or 0.0 for each in measure.arms)
+    value = scale.text(measure.arms[0].median) + (f" ({scale.between(low, high)})" if low != high else "")
     arms = "both" if len(made.arms) == 2 else f"all {NUMBERS.get(len(made.arms), len(made.arms))}"
     by = f" by {scale.text(measure.relevant)} or more" if measure.state == "small" else ""
     return f"{measure.label} does not differ{by}: {value} in {arms} arms."
@@ -174,7 +173,7 @@ def _unjudged(made: Comparison, differing: list[Measure], seeds: int) -> str:
     runs = "One run" if seeds == 1 else f"{seeds} runs"
     others = [each for each in ranked(differing) if not each.is_stated]
     figures = _without_direction(made, others[0]) if others else ""
-    why = f"{runs} of real processes an arm, no verdict: {made.no_verdict}"
+    why = f"{runs} of real processes an arm, no verdict: {made.why_not_judged}"
     size = " of this size" if made.has_same_switches and figures else ""
     return _joined(f"{why}{size}.", figures, _others(made, len(others) - 1))
 
@@ -257,7 +256,7 @@ def _limits(made: Comparison) -> list[str]:
     found = []
     common = made.common_runs
     seeds = len(common[0]) if common else 0
-    if len(made.arms) > 1 and seeds and not made.is_equal and not made.no_verdict:
+    if len(made.arms) > 1 and seeds and not made.is_equal and not made.why_not_judged:
         if seeds == 1:
             found.append("One seed shows no spread: --seeds 20 does.")
         elif seeds < SEEDS_MIN:

@@ -125,7 +125,7 @@ def _row(made: Comparison, measure: Measure) -> Row:
             seeds_text(made, measure, found),
             judgement(made, measure, found),
             made.is_clear(measure, found),
-            _p(found) if not made.no_verdict else "",
+            _p(found) if not made.why_not_judged else "",
         )
         for found in measure.differences
     ]

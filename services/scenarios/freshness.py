@@ -85,7 +85,7 @@ class Freshness:
             self._waited_s = max(self._waited_s, self._observer.now_s - begun_s)
         return is_reached
 
-    def note_late(self, resources: Iterable[str], line: str) -> None:
+    def note_late(self, resources: Sequence[str], line: str) -> None:
         """Have the result say that a line was judged although the last `reach` had failed."""
         newest = f"version {self._wanted}" if self._wanted else "what the store had, which the API server did not say"
         self._judged_late[f"{line}: judged from version {self._observer.version(resources)} instead of {newest}"] = None

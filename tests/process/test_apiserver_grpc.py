@@ -80,7 +80,7 @@ def in_loop(scenario):
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def test_a_client_that_asks_for_progress_is_told_at_once_how_far_its_quiet_watches_have_seen(tmp_path):
+def test_a_client_that_wants_progress_gets_bookmarks_at_once_on_its_quiet_watches(tmp_path):
     async def main():
         async with a_server(tmp_path, rest_port=None) as server, a_client(server, admin="adm") as transport:
             api, marks = transport.api(), {"secrets": [], "configmaps": []}

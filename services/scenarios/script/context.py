@@ -2,20 +2,29 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from services.client.client import Client
 from services.exchange.player import Played
-from services.scenarios.freshness import Freshness
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.script.blocks import Block
 from services.scenarios.script.declaration import Argument, Declaration, explained
 from services.scenarios.script.scenario import Scenario, Step
+
+
+class Freshness(Protocol):
+    """What keeps the observer as new as what is judged from it (`services.scenarios.freshness`)."""
+
+    async def reach(self, resources: Sequence[str], limit_s: float = ...) -> bool:
+        """Return whether the observer has seen of these resources what the store has now."""
+
+    def note_late(self, resources: Sequence[str], line: str) -> None:
+        """Have the result say that a line was judged although the last `reach` had failed."""
 
 
 @dataclass

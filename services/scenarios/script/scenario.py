@@ -586,7 +586,7 @@ _MEASURE_OPTIONS = (
         """\
 # How many pods were placed, and how long the slowest start took
 measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
-measure longest unit=s better=lower relevant=0.1s meaning="slowest" = created.pods.map(p, p.at.running).quantile(1.0)
+measure longest unit=s better=lower relevant=0.1s meaning="to Running" = created.pods.map(p, p.at.running).quantile(1.0)
 nodes n1 cpu=4
 replicaset web replicas=3 cpu=1
 expect within 10s count pods phase=Running == 3

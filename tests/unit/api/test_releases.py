@@ -33,6 +33,7 @@ DIFFERING = {
     "InPlacePodLevelResourcesVerticalScaling": (OFF, OFF, ON, ON),
     "InPlacePodVerticalScalingInitContainers": (OFF, OFF, ON, ON),
     "NodeDeclaredFeatures": (OFF, OFF, ON, ON),
+    "RelaxedServiceNameValidation": (OFF, OFF, ON, ON),
     "RestartAllContainersOnContainerExits": (OFF, OFF, ON, ON),
     "controllers.own_write_gate": (OFF, OFF, ON, ON),  # the gates StaleControllerConsistency*
     # What the code of a release does, without a gate.

@@ -47,6 +47,7 @@ AT_RUN_TIME = {
 }
 """Whatever kinds are served, or either of two."""
 GRANTED_ALL_THE_SAME = {
+    "csrsigning": {"sign signers.certificates.k8s.io"},  # asked by admission, for the certificate in the status
     "descheduler": {"read nodes"},
     "device_taint_eviction": {"read devicetaintrules.resource.k8s.io"},  # with DRADeviceTaintRules
     "disruption": {"get */scale"},  # upstream counts through the scale subresource

@@ -116,13 +116,13 @@ def test_signs_that_chance_could_have_made_are_no_clear_difference():
 
 
 @pytest.mark.parametrize(("seeds", "runs"), [(1, "One run"), (2, "2 runs"), (5, "5 runs")])
-def test_few_runs_of_real_processes_have_no_verdict_however_alike_their_signs_are(seeds, runs):
+def test_few_runs_of_real_processes_have_why_not_judged_however_alike_their_signs_are(seeds, runs):
     made = compared(seeds_of([600.0] * seeds, [800.0] * seeds, "time_to_running_p50_s"), mode="processes")
 
     assert made.result.startswith(f"{runs} of real processes an arm, no verdict: ")
     assert "--seeds 6 does" in made.result
     assert not re.search("median|better|worse|instead of", made.result)
-    assert made.no_verdict
+    assert made.why_not_judged
     (found,) = shown(made).rows
     assert ("", False, "") == (found.differences[0].judged, found.differences[0].is_clear, found.differences[0].p)
     assert not re.search("better|worse", text(made) + markdown(made))
@@ -133,7 +133,7 @@ def test_six_runs_of_real_processes_have_one():
     made = compared(seeds_of([600.0] * 6, [800.0] * 6, "time_to_running_p50_s"), mode="processes")
 
     assert made.result.startswith("With unbind, time to Running, p50: median ")
-    assert "" == made.no_verdict
+    assert "" == made.why_not_judged
     assert "worse" in text(made)
 
 
@@ -184,7 +184,7 @@ def test_a_difference_that_does_not_matter_is_folded_and_neither_named_nor_judge
 
     assert {"overfreed": "small", "queue_unschedulable_s": "small"} == {each.name: each.state for each in made.measures}
     assert made.result.startswith(
-        "CPU freed beyond what the resize needs does not differ by 0.50 cores or more: 2.00 to 2.25 cores in both arms."
+        "CPU freed beyond what the resize needs does not differ by 0.50 cores or more: 2.00 cores (2.00 to 2.25 cores) in both arms."
     )
     assert not re.search("better|worse", text(made))
     assert "1 measure differs by less than 5 %" in text(made)
