@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from services.api.kinds.pod import Container, ContainerStatus, ResourceRequireme
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Condition, Key
 from services.api.switches import Switches
+from services.telemetry.metrics import Samples, Series
 from tests.unit.scheduler.resize.test_resize_preemption import HIGH, LOW, MID, Scene, asks
 
 LEAVING = (Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
@@ -346,8 +349,17 @@ def test_a_failed_attempt_knows_how_much_is_missing(scene):
     assert s.attempt().missing == (("cpu", 200),)
 
 
+def samples_of(values):
+    """Return samples by their names with labels, as a process has them before they are written."""
+    series = []
+    for whole, value in values.items():
+        name, _, labels = whole.partition("{")
+        series.append(Series(None, name, ((), tuple(re.findall(r'(\w+)="([^"]*)"', labels)), ()), value))
+    return Samples(series)
+
+
 def test_kep_5836_12_the_betas_metrics_have_resizes_apart_from_new_pods():
-    samples = {
+    samples = samples_of({
         'scheduler_pending_pods{queue="unschedulable"}': 5,
         'scheduler_pending_pods{queue="backoff"}': 2,
         'scheduler_unschedulable_pods{plugin="DeferredPodScheduling",profile="default-scheduler"}': 3,
@@ -355,7 +367,7 @@ def test_kep_5836_12_the_betas_metrics_have_resizes_apart_from_new_pods():
         'scheduler_preemption_goroutines_execution_total{result="error"}': 1,
         'scheduler_preemption_goroutines_execution_total{operation="pod_resize",result="error"}': 2,
         "scheduler_inflight_events": 7,
-    }
+    })  # fmt: skip
 
     found = apart(samples, {"unschedulable": 3, "backoff": 2, "waiting": 9})
 
