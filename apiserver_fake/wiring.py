@@ -39,8 +39,8 @@ from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Store
+from services.api.features.idle_switches import UNBINDS
 from services.api.identity import ADMIN
-from services.api.idle_switches import UNBINDS
 from services.api.kwok.documents import KwokError, load
 from services.api.seams import Seams
 from services.api.switches import Switches

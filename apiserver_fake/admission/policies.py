@@ -17,8 +17,9 @@ from typing import Any, Final, Generic, TypeVar
 from apiserver_fake.admission.attributes import NAMESPACES, Attributes, Surroundings
 from apiserver_fake.admission.expressions import Compiled, Compiler, Condition, are_met, conditions_of, namespace_object
 from apiserver_fake.admission.matching import Match
-from apiserver_fake.catalogue import Catalogue, ServedVersion
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.sessions import Unanswered
 from services.api.cel.libraries.authorization import authorizer_for, resource_check_for

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from apiserver_fake.catalogue import Kind, ServedVersion
+from apiserver_fake.catalogue import Kind
 from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.columns import columns_of
 from apiserver_fake.customresources.rules import Further, Rules, strategy_of

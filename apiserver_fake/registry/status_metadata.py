@@ -1,9 +1,10 @@
 """Which metadata a write of an object's status changes with it: for every kind with a status what upstream has it.
 
-Source: `PrepareForUpdate` of each kind's status strategy in upstream `pkg/registry`,
-`staging/src/k8s.io/apiextensions-apiserver/pkg/registry/{customresource/status_strategy.go,
-customresourcedefinition/strategy.go}`, `staging/src/k8s.io/kube-aggregator/pkg/registry/apiservice/strategy.go`;
-`ResetObjectMetaForStatus` in `staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go`.
+Source: upstream `pkg/registry` (`PrepareForUpdate` of each kind's status strategy),
+`staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/status_strategy.go`,
+`staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`,
+`staging/src/k8s.io/kube-aggregator/pkg/registry/apiservice/strategy.go`,
+`staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go` (`ResetObjectMetaForStatus`).
 """
 
 from __future__ import annotations

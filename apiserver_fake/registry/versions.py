@@ -6,8 +6,10 @@ Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/custo
 
 from __future__ import annotations
 
-from apiserver_fake.catalogue import Kind, ServedVersion
+from collections.abc import Sequence
+
 from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.sessions import Session, converted
 from services.api.meta import Document
 
@@ -15,9 +17,9 @@ from services.api.meta import Document
 class Versions:
     """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
 
-    def __init__(self, kind: Kind, session: Session | None) -> None:
-        self._versions, self._session = kind.versions, session
-        self.stored = kind.resource.api_version
+    def __init__(self, stored: str, served: Sequence[ServedVersion], session: Session | None) -> None:
+        """`stored`: the version in which objects are stored."""
+        self.stored, self._versions, self._session = stored, served, session
 
     def served(self, api_version: str) -> ServedVersion | None:
         """Return the version of that name, None when it is not served."""

@@ -289,7 +289,7 @@ class Write:
         self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
-        self._versions = Versions(kind, session)
+        self._versions = Versions(kind.resource.api_version, kind.versions, session)
         self._kind, self._is_outside = kind, bool(request.field_validation)
         self.repeated: list[str] | None = [] if self._is_outside else None
         """Keys that the body has twice; None where that is refused at once: components send none."""

@@ -13,7 +13,8 @@ from urllib.parse import unquote
 import msgspec
 from multidict import MultiMapping
 
-from apiserver_fake.catalogue import Catalogue, ServedVersion
+from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.registry.history import HISTORY

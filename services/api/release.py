@@ -17,7 +17,8 @@ def is_before(one: str, other: str) -> bool:
 def skew(kubelet: str, apiserver: str) -> str:
     """Return why a kubelet of one release may not work with an API server of another; "" when it may.
 
-    Source: the version skew policy of Kubernetes: a kubelet is at most three minor releases older, and never newer.
+    A kubelet is at most three minor releases older, and never newer (Kubernetes' version skew policy).
+    Source: node-declared-features 6.
     """
     if is_before(apiserver, kubelet):
         return f"a kubelet of {kubelet} is newer than the API server of {apiserver}"

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 import msgspec
 
-from services.api.idle_switches import remarks
+from services.api.features.idle_switches import remarks
 from services.api.switches import Switches
 from services.cli import completing
 from services.cli.tables import block, fitted, plain

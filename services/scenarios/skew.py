@@ -1,6 +1,6 @@
 """Which releases of kubelets an API server works with: said of a scenario before it is run. Pure.
 
-Source: the version skew policy of Kubernetes (`services/api/release.py`); node-declared-features 6.
+Source: node-declared-features 6.
 """
 
 from collections.abc import Iterator

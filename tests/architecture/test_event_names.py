@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services")
 WRITERS = ("write", "_write", "log", "_log", "line", "gate")
 """What functions are called that write a line of the event log, and are given the event's name."""
-EVENT = re.compile(r"(api|store|watch|proc|sched|kubelet|ctrl|driver|plugin|fault|lease)\.[a-z_]+")
+EVENT = re.compile(r"(api|store|watch|proc|sched|kubelet|controller|ctrl|driver|plugin|fault|lease)\.[a-z_]+")
 
 
 def written_events():

@@ -87,7 +87,7 @@ def test_an_exception_in_a_write_is_found(monkeypatch):
     with Target() as target:
         monkeypatch.setattr(Write, "_check_name", broken)
         monkeypatch.setattr(Write, "_place", broken)
-        assert "500 b'" in found_at(target, "v1/configmaps", 60)
+        assert "broken on purpose" in found_at(target, "v1/configmaps", 60)
 
 
 def test_a_refusal_that_changes_something_is_found(monkeypatch):

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from services.api.features.idle_switches import UNBINDS
 from services.api.identity import controller_identity
-from services.api.idle_switches import UNBINDS
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
 from services.api.meta import Key

@@ -19,12 +19,12 @@ from services.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1785,
-    "kubelet": 998,
-    "scheduler": 645,
-    "services/controllers": 810,
-    "services/client": 840,
-    "services/reconcile": 206,
+    "apiserver_fake": 1942,
+    "kubelet": 1031,
+    "scheduler": 669,
+    "services/controllers": 811,
+    "services/client": 849,
+    "services/reconcile": 207,
     "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods

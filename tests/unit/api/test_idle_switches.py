@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.idle_switches import NEEDS, remarks
+from services.api.features.idle_switches import NEEDS, remarks
 from services.api.switches import Switches, find
 
 GATE = "InPlacePodVerticalScalingSchedulerPreemption"

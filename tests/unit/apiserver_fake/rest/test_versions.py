@@ -5,8 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue, Kind, ServedVersion
+from apiserver_fake.catalogue import Catalogue, Kind
 from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.rest import discovery, paths
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.schema.schemas import ANYTHING
