@@ -116,7 +116,7 @@ function Notice() {
 function Banner() {
   const {kind} = state.connection.value, gap = state.gap.value;
   if (kind === 'refused') return html`<p class="banner bad">This page is not signed in. Start it anew with the address that <code>keplab ui</code> printed.</p>`;
-  if (gap && gap.lines) return html`<p class="banner">${counted(gap.lines, 'event line is', 'event lines are')} not here: marks are missing. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
+  if (gap && gap.lines) return html`<p class="banner">${counted(gap.lines, 'event line')} not here, nor their marks. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   if (gap) return html`<p class="banner">Versions ${gap.from} to ${gap.to} were not sent, because this page was too slow; the state was fetched again. <button class="small" onClick=${() => { view.peek().gap.value = null; }}>dismiss</button></p>`;
   const about = runOf(state.run.value);
   if (about?.recording_error && about.recording_error !== 'it was not asked for' && !dismissed.value) return html`<p class="banner">The past of this mesh cannot be shown, because it is not recorded: ${about.recording_error}. <button class="small" onClick=${() => { dismissed.value = true; }}>dismiss</button></p>`;

@@ -29,7 +29,7 @@ export function parted(text) {
 export function measuresOf(made, {text = '', all = false} = {}) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (measure) => words.every((word) => `${measure.name} ${measure.label}`.toLowerCase().includes(word));
-  const order = ['differs', 'small', 'equal', 'empty'], place = (measure) => (measure.is_stated ? -1 : order.indexOf(measure.state)), isShown = (measure) => measure.state === 'differs' || (measure.state !== 'empty' && (measure.is_stated || made.arms.length === 1));
+  const place = (measure) => (measure.is_stated ? -1 : ['differs', 'small', 'equal', 'empty'].indexOf(measure.state)), isShown = (measure) => measure.state === 'differs' || (measure.state !== 'empty' && (measure.is_stated || made.arms.length === 1));
   return made.measures.filter((measure) => fits(measure) && (all || words.length || isShown(measure))).sort((a, b) => place(a) - place(b));
 }
 

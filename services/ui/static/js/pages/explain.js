@@ -177,7 +177,7 @@ function Explain({close}) {
     : html`<p class="soft">No scheduler has tried it${found.node ? ': it came with its node' : ''}.</p>`}
           <${WouldFit} found=${found} />
           ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${counted(found.wakes_on.length, 'event')}</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
-          ${(found.features || []).length > 0 && html`<details><summary>features that ${counted(found.features.length, 'node')} do not declare</summary><ul class="plain-list">${found.features.map((each) => html`<li key=${each.node} class="wrap">${each.node} · ${each.missing.join(', ')}</li>`)}</ul></details>`}
+          ${found.features?.length > 0 && html`<details><summary>features that nodes lack</summary><ul class="plain-list">${found.features.map((each) => html`<li class="wrap">${each.node} · ${each.missing.join(', ')}</li>`)}</ul></details>`}
           ${(found.devices || []).length > 0 && html`<details><summary>devices on ${counted(found.devices.length, 'node')}</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}
           <${Victims} found=${found} />
           ${isTried(found) && html`<h3>Attempts</h3><${Attempts} pod=${pod} found=${found} />`}`}`;
