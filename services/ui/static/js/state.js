@@ -6,7 +6,7 @@ import {signal, computed} from '@preact/signals';
 import {emptyTable} from 'keplab/columns.js';
 
 /** Event lines that are kept of a mesh: as many as its server sends to a page that opens; of a recording all that are sent. */
-export const LINES = 5000, RECORDED_LINES = 50000;
+export const LINES = 5000, RECORDED_LINES = 5e4;
 /** Marks that are kept of a mesh: dense ones (decisions), and those that `.` and `,` stop at. */
 export const DENSE_MARKS = 5000, STOP_MARKS = 2000;
 /** Alarms and jobs that are kept; a server judges and lists fewer. */

@@ -114,7 +114,7 @@ function Final({found}) {
     <div class="scroll-x"><table class="matrix final" aria-label="final scores by node"><thead><tr><th scope="col">nodes</th><th scope="col" class="num">count</th><th scope="col" class="num">final</th><th scope="col" class="num">behind</th><th scope="col">because of</th></tr></thead>
     <tbody>${shown.map((row) => html`<tr key=${row.key} class=${row.winner ? 'winner' : ''}><th scope="row">${row.winner ? '★ ' : ''}<${Nodes} row=${row} />${row.tied ? html` <span class="tag">tie</span>` : ''}</th><td class="num">${count(row.count)}</td><td class="num"><b>${row.final ?? '–'}</b></td><td class="num">${row.behind ? row.behind : '–'}</td><td class="wrap soft">${row.because.map((each) => `${each.plugin} ${each.by > 0 ? '+' : '−'}${Math.abs(each.by)}`).join(', ') || '–'}</td></tr>`)}</tbody></table></div>
     ${table.rows.length > SHOWN && html`<button class="small" onClick=${() => setAll(!all)}>${all ? 'fewer' : `${count(table.rows.length - SHOWN)} more rows`}</button>`}
-    <p class="soft small-print">The sum of the weighted scores; behind is by how much it is less than that of the node at the top.</p>`;
+    <p class="soft small-print">The sum of the weighted scores; behind: how far below the best.</p>`;
 }
 
 function WouldFit({found}) {
@@ -177,7 +177,7 @@ function Explain({close}) {
     : html`<p class="soft">No scheduler has tried it${found.node ? ': it came with its node' : ''}.</p>`}
           <${WouldFit} found=${found} />
           ${(found.wakes_on || []).length > 0 && html`<details><summary>wakes on ${counted(found.wakes_on.length, 'event')}</summary><ul class="plain-list">${found.wakes_on.map((each) => html`<li key=${each}><code>${each}</code></li>`)}</ul></details>`}
-          ${found.features?.length > 0 && html`<details><summary>features that nodes lack</summary><ul class="plain-list">${found.features.map((each) => html`<li class="wrap">${each.node} · ${each.missing.join(', ')}</li>`)}</ul></details>`}
+          ${found.features?.length > 0 && html`<p class="wrap">features that nodes lack: ${found.features.map((each) => each.node + ' · ' + each.missing.join(', ')).join('; ')}</p>`}
           ${(found.devices || []).length > 0 && html`<details><summary>devices on ${counted(found.devices.length, 'node')}</summary><ul class="plain-list">${found.devices.map((each, at) => html`<li key=${at} class="wrap">${typeof each === 'string' ? each : Object.values(each).map((value) => (typeof value === 'object' ? JSON.stringify(value) : String(value))).join(' · ')}</li>`)}</ul></details>`}
           <${Victims} found=${found} />
           ${isTried(found) && html`<h3>Attempts</h3><${Attempts} pod=${pod} found=${found} />`}`}`;
