@@ -68,9 +68,18 @@ class MeshPlan:
     """Nodes without power at the beginning: machines that come later."""
 
     @cached_property
-    def draws(self) -> str:
-        """What all that is drawn in a simulation follows from: the seed and the state that it begins from."""
+    def identifiers(self) -> str:
+        """What new uids and names follow from: the seed and the state that a simulation begins from."""
         return f"{self.seed}/{self.state.fingerprint}" if self.state is not None else str(self.seed)
+
+    @property
+    def draws(self) -> str:
+        """What all else that is drawn follows from.
+
+        The same as identifiers, so that request ids and traces of a run are not drawn again. A snapshot of another tool
+        has none of them: two that say the same in other words are decided about alike with one seed.
+        """
+        return self.identifiers if self.state is not None and self.state.is_of_run else str(self.seed)
 
     @property
     def usage_files(self) -> tuple[str, ...]:

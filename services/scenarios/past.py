@@ -43,7 +43,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """All objects at version `rv`, and when that was by the wall's clock, seconds since the epoch.
 
     `parts` are known otherwise than from the objects: definitions of nodes, for example. `switches`: NAME=VALUE, as the
-    mesh had them.
+    mesh had them. `is_of_run`: it is a moment of a run, whose components drew with a seed.
     """
 
     rv: int
@@ -51,13 +51,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[StoredObject, ...]
     parts: Parts = Parts()
     switches: tuple[str, ...] = ()
+    is_of_run: bool = True
 
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digits that follow from the version and from all uids.
 
         What a simulation that begins here draws follows from them as well as from its seed. So it never draws again
-        what was drawn on the way to this state: uids, request ids and traces are new."""
+        what was drawn on the way to this state."""
         uids = sorted(str(each.document["metadata"].get("uid", "")) for each in self.objects)
         return hashlib.sha256(f"{self.rv}/{','.join(uids)}".encode()).hexdigest()[:16]
 

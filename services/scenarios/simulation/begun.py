@@ -107,7 +107,7 @@ async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[Sta
     old_of = {new: old for old, new in loaded.uids.items()}
     restored = tuple(StoredObject(each.resource, given.restored(each, old_of)) for each in objects)
     rv = max((int(each.document["metadata"]["resourceVersion"]) for each in restored), default=1)
-    return State(rv=rv, wall_s=wall_s, objects=restored), loaded
+    return State(rv=rv, wall_s=wall_s, objects=restored, is_of_run=False), loaded
 
 
 def _digest(source: Source) -> str:

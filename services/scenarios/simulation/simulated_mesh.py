@@ -336,7 +336,8 @@ class SimMesh:
         process.incarnations += 1
         life = process.life = Lifetime(process.name, process.incarnations)
         seed = f"{self.plan.draws}/{process.name}/{process.incarnations}"
-        chance = random.Random(seed)
+        makes_uids = process.name == "apiserver"
+        chance = random.Random(f"{self.plan.identifiers}/apiserver/{process.incarnations}" if makes_uids else seed)
         incarnation = f"{chance.getrandbits(64):016x}"
         transport = SimTransport(self._network, life, process.gates)
         transport.main = process.main
