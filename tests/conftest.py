@@ -4,6 +4,7 @@
 """
 
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 
@@ -34,6 +35,9 @@ def _logs_of_its_own() -> Iterator[None]:
             # A logger that was set up for good (`logs.set_up`) keeps the stream of its first line, which is closed now.
             if isinstance(log := getattr(module, "__dict__", {}).get("log"), BoundLoggerLazyProxy):
                 vars(log).pop("bind", None)
+    # `logs.set_up` also takes what libraries say, which goes to the test's own lines.
+    for handler in [each for each in logging.root.handlers if type(each).__module__ == "services.telemetry.logs"]:
+        logging.root.removeHandler(handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

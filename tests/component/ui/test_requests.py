@@ -1,6 +1,7 @@
 """What the page's server answers to heads and addresses that no page sends: a refusal that names the fault, no traceback."""
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,7 +13,7 @@ from services.recordings.reader import Recording
 from services.recordings.writer import Writer
 from services.ui.jobs import Jobs
 from services.ui.runs import Run, Runs
-from services.ui.server import V1, Parts, Server, Settings
+from services.ui.server import V1, Parts, Server, ServerLog, Settings
 from services.ui.session import Sessions
 from tests.unit.recordings.histories import History, node, pod
 
@@ -42,7 +43,7 @@ async def a_server(folder):
         Settings("1"),
         Parts(Runs([Run("a", recording(folder))]), Jobs([], folder, lambda job: None)),
     )
-    runner = web.AppRunner(server.application())
+    runner = web.AppRunner(server.application(), logger=ServerLog(logging.getLogger(__name__)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
