@@ -1,12 +1,14 @@
 """Who of a claim's `reservedFor` still counts: pods by live reads, workloads by the design that is chosen.
 
 A pod's entry goes when the pod is gone, replaced or done. The entry of anything else is looked at in the modes of
-KEP-5194 and KEP-5729 only, and goes when the object is gone and no pod that may run names the claim: under any design
-devices are not taken from a pod that uses them.
-Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9; guarantees 5.3 (D2).
+KEP-5194 and KEP-5729 only. A pod group's goes when the group is gone, whoever else uses the claim: the group's
+finalizer has waited for its pods. Another workload's goes when the object is gone and no pod that may run names the
+claim, but those that another entry speaks for: devices are not taken from a pod that uses them.
+Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9; guarantees 5.3 (D2); upstream
+`pkg/controller/resourceclaim/controller.go`, syncClaim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from claim_controller.resourceclaim.generated import pod_of
@@ -16,6 +18,7 @@ from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimConsume
 from services.api.meta import AnyObject, Key
 from services.api.resources import resources
 from services.api.times import parse_time
+from services.dra.consumers import without_entry
 from services.dra.pod_claims import claim_keys
 from services.reconcile.actions import Query
 from services.reconcile.controller import Listers, Moment
@@ -65,19 +68,24 @@ class Consumers:
         if missing:
             return missing
         pods = Query(Pod, Key(claim.metadata.namespace, ""))
-        is_needed = pods not in moment.listed and any(self._may_remove(each) for each in self.gone(claim, moment))
+        is_needed = pods not in moment.listed and any(
+            self._may_remove(each) and not _is_group(each) for each in self.gone(claim, moment)
+        )
         return [pods] if is_needed else []
 
     def remaining(
         self, claim: ResourceClaim, listers: Listers, moment: Moment
     ) -> tuple[ResourceClaimConsumerReference, ...]:
-        """Return the entries that still count. A workload's goes after those of all pods."""
+        """Return the entries that still count. A pod group's goes with it, a workload's after those of all pods."""
         entries = claim.status.reserved_for
         pods = {each.uid for each in entries if each.is_pod and self._holds(each, claim, listers, moment)}
-        gone = {each.uid for each in self.gone(claim, moment) if self._may_remove(each)}
-        if pods or (gone and self.users(claim, moment)):
-            gone = set()
-        return tuple(each for each in entries if each.uid in pods or (not each.is_pod and each.uid not in gone))
+        gone = [each for each in self.gone(claim, moment) if self._may_remove(each)]
+        groups = {each.uid for each in gone if _is_group(each)}
+        workloads = {each.uid for each in gone} - groups
+        left = groups | workloads
+        if pods or (workloads and self.users(claim, [each for each in entries if each.uid not in left], moment)):
+            left = groups
+        return tuple(each for each in entries if each.uid in pods or (not each.is_pod and each.uid not in left))
 
     def gone(self, claim: ResourceClaim, moment: Moment) -> list[ResourceClaimConsumerReference]:
         """Return the workloads and pod groups that live reads did not find, or found under another uid."""
@@ -88,11 +96,13 @@ class Consumers:
         found = ((each, moment.refused.get(query)) for each, query in self._workloads(claim) if self._may_remove(each))
         return [(each, text) for each, text in found if text is not None]
 
-    def users(self, claim: ResourceClaim, moment: Moment) -> list[str]:
-        """Return the names of pods that name the claim and may still run, as they were listed live."""
+    def users(
+        self, claim: ResourceClaim, entries: Iterable[ResourceClaimConsumerReference], moment: Moment
+    ) -> list[Pod]:
+        """Return the pods, listed live, that name the claim and may still run, and for which no entry speaks."""
         listed = moment.listed.get(Query(Pod, Key(claim.metadata.namespace, "")), ())
         pods = (each for each in listed if isinstance(each, Pod) and not each.is_terminal)
-        return [pod.metadata.name for pod in pods if claim.metadata.key in claim_keys(pod)]
+        return without_entry((pod for pod in pods if claim.metadata.key in claim_keys(pod)), entries)
 
     def looks_up(self, claim: ResourceClaim) -> bool:
         """Whether the claim has an entry that is looked up, and has to be again after a while."""
@@ -116,9 +126,8 @@ class Consumers:
         return granted is not None and left is not None and parse_time(granted) < parse_time(left)
 
     def _is_known(self, entry: ResourceClaimConsumerReference) -> bool:
-        is_group = (entry.api_group, entry.resource) == POD_GROUPS
         if self._switches.has_pod_groups or self._switches.design == "podgroup":
-            return is_group and self._switches.mode != "pods"
+            return _is_group(entry) and self._switches.mode != "pods"
         return self._switches.has_workloads
 
     def _may_remove(self, entry: ResourceClaimConsumerReference) -> bool:
@@ -163,6 +172,10 @@ class Consumers:
         if pod is None or pod.metadata.uid != entry.uid:
             return False
         return not is_done(pod) and not self.has_left(pod, claim)
+
+
+def _is_group(entry: ResourceClaimConsumerReference) -> bool:
+    return (entry.api_group, entry.resource) == POD_GROUPS
 
 
 def _is(entry: ResourceClaimConsumerReference, query: Query, moment: Moment) -> bool:

@@ -277,7 +277,7 @@ class ClaimController:
         for each in claim.status.reserved_for:
             if not each.is_pod and each not in kept:
                 self.counts.releases["rc", "released"] += 1
-        if gone and self._consumers.users(claim, moment):
+        if gone and self._consumers.users(claim, [each for each in kept if each not in gone], moment):
             self.counts.releases["rc", "blocked"] += 1
         if gone and claim.status.allocation is not None and self._allocated_for_s(claim, moment) >= ORPHANED_AFTER_S:
             self.counts.orphans[claim.metadata.uid] = None

@@ -236,9 +236,10 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194/owner-gone", ("finalizer", "rc_fallback", "leak")),
     Switch("rc.owner_check_interval", 60.0, "seconds until the claim controller looks again for a claim's workload",
            "kep-5194 5.3", "kep-5194/owner-gone", minimum=1.0),
-    Switch("rc.unknown_entry", "by_mode", "what the claim controller does with a claim that is reserved for what it "
+    Switch("rc.unknown_entry", "skip", "what the claim controller does with a claim that is reserved for what it "
            "does not know: report an error and leave all entries, or skip that entry; by_mode: skip in mode kep5194",
-           "kep-5194 1", "kep-5194/downgrade", ("by_mode", "error", "skip")),
+           "kep-5194 1", "kep-5194/downgrade", ("by_mode", "error", "skip"),
+           by_release=("by_mode", "by_mode", "skip", "skip")),
     Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
            "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
            "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),

@@ -2,9 +2,10 @@
 
 `releasing` puts that around a controller's reconcile, so that creating pods and giving claims back are decided in one
 place, one after the other. A reference goes by a write that the claim's version guards, and only when the controller
-awaits none of its own creations, a live list shows no pod that has not ended and names the claim, whosever it is, and
-no pod entry is left. With `owner_deletion=finalizer` the workload stays until then, and what the garbage collector
-would do only after it is gone, deleting its pods, its controller does. Out-of-tree controllers use the same.
+awaits none of its own creations, a live list shows no pod that has not ended and names the claim, whosever it is, but
+those of another consumer that is listed, and no pod entry is left. With `owner_deletion=finalizer` the workload stays
+until then, and what the garbage collector would do only after it is gone, deleting its pods, its controller does.
+Out-of-tree controllers use the same.
 Source: kep-5194 5.2, 5.3, 6 and 9; controllers 1.5 and 1.6.
 """
 
@@ -19,6 +20,7 @@ from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim, ResourceClai
 from services.api.meta import Document, Key, ObjectMeta, View
 from services.api.resources import resource_of_view
 from services.api.switches import Switches, switch
+from services.dra.consumers import without_entry
 from services.reconcile import writes
 from services.reconcile.actions import Action, Batch, Delete, Described, Patch, Query, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Watch, refusal_message
@@ -201,7 +203,7 @@ class ClaimReleaser:
         claims = [c for c in self._listed(ResourceClaim, owner, moment) if isinstance(c, ResourceClaim)]
         mine = [c for c in claims if any(each.uid == meta.uid for each in self._references(c))]
         reserved = [c for c in mine if c.status.is_reserved_for(meta.uid)]
-        users = {c.metadata.key: [p for p in pods if c.metadata.key in _claims_of(p)] for c in mine}
+        users = {c.metadata.key: _left_to(meta.uid, c, pods) for c in mine}
         actions: list[Action | Batch] = []
         for claim in reserved:
             if using := users[claim.metadata.key]:
@@ -261,6 +263,12 @@ class ClaimReleaser:
 
 def _is_of(meta: ObjectMeta, owners: set[str]) -> bool:
     return meta.controller is not None and meta.controller.uid in owners
+
+
+def _left_to(uid: str, claim: ResourceClaim, pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods that use the claim and that no other consumer's entry speaks for."""
+    using = (pod for pod in pods if claim.metadata.key in _claims_of(pod))
+    return without_entry(using, (each for each in claim.status.reserved_for if not each.is_pod and each.uid != uid))
 
 
 def _claims_of(pod: Pod) -> list[Key]:

@@ -30,6 +30,8 @@ FLIPS = [
     ("kep-5194/mixed", "reserved_for.mode=pods"),
     ("kep-5194/gate-off-and-on", "reserved_for.mode=pods"),
     ("kep-5194/gate-off-and-on", "rc.unknown_entry=skip"),
+    ("kep-5194/groups-share-a-claim", "reserved_for.mode=pods"),
+    ("stateful-sets/broken-revision", "emulate.version=1.36 MaxUnavailableStatefulSet=true"),
     ("kep-5194/old-kubelet", "reserved_for.mode=pods"),
     ("kep-5194/kubelet-restart", "reserved_for.mode=pods"),
     ("kep-5194/kubelet-restart", "kubelet.recheck_on_restart=always"),

@@ -11,8 +11,9 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import PARALLEL, ROLLING, StatefulSet
 from services.api.meta import Document, Key
+from services.api.release import is_before
 from services.api.selectors import Selector
-from services.api.switches import Switches
+from services.api.switches import EMULATED, Switches
 from services.controllers import shared_revisions as revisions
 from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_int_or_percent import resolve
@@ -39,6 +40,7 @@ class StatefulSets:
 
     def __init__(self, switches: Switches) -> None:
         self._may_replace_many = switches.flag("MaxUnavailableStatefulSet")
+        self._counts_broken = is_before(str(switches[EMULATED]), "1.37")
         self._pod_orphans = Orphans()
         self._revision_orphans = Orphans()
         self._refusals: dict[Key, tuple[str, str]] = {}
@@ -161,6 +163,7 @@ class StatefulSets:
         return Desired(
             known.stateful_set.ordinals,
             is_parallel=spec.pod_management_policy == PARALLEL,
+            counts_broken=self._counts_broken or spec.pod_management_policy != PARALLEL,
             min_ready_s=spec.min_ready_seconds,
             current_revision=known.current.metadata.name,
             update_revision=known.update.metadata.name,

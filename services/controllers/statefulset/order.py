@@ -3,10 +3,11 @@
 OrderedReady: one step a look, upwards when pods are made, downwards when they are ended, and none before the pods
 below are healthy. Parallel: everything at once, but a rolling update still goes from the highest number down.
 A pod is replaced only when its old object is gone, so that no two of one name are ever there.
-Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it).
+Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it),
+and k/k #137666 for pods of an older revision that are down.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod
@@ -31,6 +32,8 @@ class Desired:
     """So many pods from the first are made anew from the current revision, the others from the update revision."""
     most_unavailable: int | None = None
     """None: each pod that was replaced must be available before the next one goes."""
+    counts_broken: bool = True
+    """Whether unavailable pods of an older revision count against `most_unavailable`."""
 
     def revision_of_new(self, ordinal: int) -> str:
         """Return the revision a pod of that number is made from."""
@@ -124,10 +127,18 @@ class _Look:
             return
         downwards = list(reversed(desired.ordinals[desired.partition :]))
         if desired.most_unavailable is not None:
+            broken = (
+                []
+                if desired.counts_broken
+                else [pod for pod in self._old(desired.ordinals) if not self.is_available(pod)]
+            )
             unavailable = sum(not self.is_available(self.pods.get(n)) for n in desired.ordinals)
-            free = desired.most_unavailable - unavailable
-            old = [pod for n in downwards if (pod := self.pods.get(n)) is not None and self._is_old(pod)]
-            self.steps.replaced = old[: max(0, free)]
+            free = desired.most_unavailable - (unavailable - len(broken))
+            # Who is down already goes first, and costs nothing more; the others from what is left.
+            old = self._old(downwards)
+            first = [pod for pod in old if pod in broken]
+            rest = [pod for pod in old if pod not in broken]
+            self.steps.replaced = [*first, *rest[: max(0, free - len(first))]]
             return
         for ordinal in downwards:
             pod = self.pods.get(ordinal)
@@ -136,6 +147,10 @@ class _Look:
                 return
             if not self.is_available(pod):
                 return
+
+    def _old(self, ordinals: Iterable[int]) -> list[Pod]:
+        found = (self.pods.get(n) for n in ordinals)
+        return [pod for pod in found if pod is not None and self._is_old(pod)]
 
     def _is_old(self, pod: Pod) -> bool:
         is_kept = pod.metadata.deletion_timestamp is not None or revision_of(pod) == self.desired.update_revision

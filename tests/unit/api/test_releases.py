@@ -38,6 +38,7 @@ DIFFERING = {
     "controllers.own_write_gate": (OFF, OFF, ON, ON),  # the gates StaleControllerConsistency*
     # What the code of a release does, without a gate.
     "dra.distinct_attribute": ("upstream", "upstream", "upstream", "correct"),
+    "rc.unknown_entry": ("by_mode", "by_mode", "skip", "skip"),
     "balanced.formula": ("v135", "v135", "v136", "v136"),
     "preemption.waiting_victim": ("unschedulable", "unschedulable", "backoff", "backoff"),
     "preemption.pre_bind_victim": ("delete", "delete", "cancel", "cancel"),

@@ -78,6 +78,75 @@ def test_who_takes_off_a_job_that_is_gone_is_a_matter_of_the_design(world_of, sw
     assert world.controller.metrics()["claim_orphaned"] == (not is_freed)
 
 
+GROUPS = {"reserved_for__mode": "kep5729"}
+
+
+def a_group(name):
+    return ("scheduling.k8s.io", "podgroups", name)
+
+
+def of_group(name):
+    return Query(AnyObject, Key("default", name), "podgroups.scheduling.k8s.io", may_be_refused=True)
+
+
+def there_as(name):
+    return AnyObject(kind="PodGroup", metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"))
+
+
+@pytest.mark.parametrize("others", [["lone"], [a_group("g2")]])
+def test_the_entry_of_a_deleted_group_goes_while_others_use_the_claim(world_of, others):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(a_claim(consumers=[a_group("g1"), *others]))
+    world.put(a_pod("lone"))
+
+    kept = world.sync("claim", "c", live={of_group("g1"): there_as("g1"), of_group("g2"): there_as("g2")})
+    freed = world.sync("claim", "c", live={of_group("g1"): None, of_group("g2"): there_as("g2")})
+
+    assert written(kept) is None
+    assert [each["uid"] for each in written(freed)["reservedFor"]] != []
+    assert "uid-g1" not in [each["uid"] for each in written(freed)["reservedFor"]]
+    assert "allocation" not in written(freed)
+
+
+def test_a_group_of_the_same_name_is_another_group(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(a_claim(consumers=[a_group("g1")]))
+
+    result = world.sync("claim", "c", live={of_group("g1"): there("another")})
+
+    assert written(result) == {"reservedFor": None, "allocation": None, "devices": None}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_freed"),
+    [
+        ({"ownerReferences": [{"kind": "Job", "name": "other", "uid": "uid-other", "controller": True}]}, True),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "name": "web-7f", "uid": "u", "controller": True}],
+          "labels": {"pod-template-hash": "7f"}}, True),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "name": "web2-7f", "uid": "u", "controller": True}],
+          "labels": {"pod-template-hash": "7f"}}, False),
+        ({"ownerReferences": [{"kind": "Job", "name": "work", "uid": "uid-work", "controller": True}]}, False),
+        ({}, False),
+    ],
+)  # fmt: skip
+def test_pods_that_another_entry_speaks_for_keep_no_workload_that_is_gone(world_of, more, is_freed):
+    world = world_of(CONTROLLER, **FALLBACK)
+    other, web = ("batch", "jobs", "other"), ("apps", "deployments", "web")
+    world.put(a_claim(consumers=[JOB, other, web]))
+    world.put(a_pod("p", **more))
+    found = {
+        Query(AnyObject, Key("default", name), f"{kind}.{group}", may_be_refused=True): AnyObject(
+            metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}")
+        )
+        for group, kind, name in (other, web)
+    }
+
+    result = world.sync("claim", "c", live={OWNER: None, **found}, listed=pods(world))
+
+    left = ["other", "web"] if is_freed else None
+    assert left == (None if written(result) is None else [each["name"] for each in written(result)["reservedFor"]])
+
+
 def test_a_check_that_is_forbidden_is_an_event_and_the_entry_stays(world_of):
     world = world_of(CONTROLLER, **FALLBACK)
     world.put(a_claim(consumers=[JOB]))
@@ -122,11 +191,15 @@ def test_kep_5194_8_of_a_mixed_list_the_pods_go_first_and_then_the_workload(worl
 @pytest.mark.parametrize(
     ("switches", "is_error"),
     [
-        ({}, True),
+        ({}, False),
+        ({"emulate__version": "1.35"}, True),
+        ({"emulate__version": "1.34", "reserved_for__mode": "kep5729"}, True),
+        ({"rc__unknown_entry": "error"}, True),
         ({"rc__unknown_entry": "skip"}, False),
         (KEP, False),
         ({**KEP, "rc__unknown_entry": "error"}, False),
-        ({"reserved_for__mode": "kep5729"}, True),
+        ({"reserved_for__mode": "kep5729"}, False),
+        ({"rc__unknown_entry": "by_mode"}, True),
         ({**KEP, "release__design": "podgroup", "rc__unknown_entry": "error"}, True),
     ],
 )

@@ -119,6 +119,20 @@ def test_a_claim_stays_while_any_pod_uses_it_whosever_it_is(sets, a_set, a_user)
     assert len(released(reconcile(sets))) == 1
 
 
+def test_a_claim_of_two_owners_is_given_back_by_each_for_its_own_pods(sets, a_set, a_user):
+    job = reference("jobs", "batch", "work", "uid-work")
+    of_the_job = [{"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "uid-work", "controller": True}]
+    sets.put(empty(a_set))
+    sets.put(a_claim(reference(), reference(), job))
+    sets.put(a_user("worker", ownerReferences=of_the_job))
+
+    (patch,) = released(reconcile(sets))
+    sets.put(a_claim(reference(), reference()))
+
+    assert [each["name"] for each in patch.patch["status"]["reservedFor"]] == ["work"]
+    assert released(reconcile(sets)) == [], "nobody else speaks for the Job's pod"
+
+
 def test_a_live_list_counts_not_the_cache(sets, a_set, a_user, world_of):
     sets.put(empty(a_set))
     sets.put(a_claim(reference(), reference()))

@@ -123,6 +123,22 @@ def test_with_max_unavailable_an_update_takes_several_and_counts_who_is_missing(
     assert look(*old[:2], replicas=4, most_unavailable=2, is_parallel=True) == {"made": ["web-2", "web-3"]}
 
 
+def test_kk_137666_old_pods_that_are_down_do_not_count_and_go_first():
+    """A `Parallel` set of 1.37; until then they count, and a set whose first revision is broken is never updated."""
+    down = a_pod(0, ready=False, revision=OLD)
+    asked = {"most_unavailable": 1, "is_parallel": True}
+
+    assert look(down, replicas=1, **asked) == {}
+    assert look(down, replicas=1, counts_broken=False, **asked) == {"replaced": ["web-0"]}
+    mixed = (down, *(a_pod(n, revision=OLD) for n in (1, 2)))
+    assert look(*mixed, counts_broken=False, **asked) == {"replaced": ["web-0"]}
+    assert look(*mixed, counts_broken=False, **{**asked, "most_unavailable": 2}) == {"replaced": ["web-0", "web-2"]}
+    new_is_down = (a_pod(0, revision=OLD), a_pod(1, revision=OLD), a_pod(2, ready=False))
+    assert look(*new_is_down, counts_broken=False, **asked) == {}
+    leaving = (a_pod(0, revision=OLD), a_pod(1, leaving=True, revision=OLD), a_pod(2))
+    assert look(*leaving, counts_broken=False, **asked) == {}
+
+
 def test_an_ended_pod_is_not_deleted_a_second_time_for_its_revision():
     pods = (a_pod(0, revision=OLD), a_pod(1, revision=OLD), a_pod(2, "Failed", revision=OLD))
 
