@@ -81,4 +81,4 @@ def test_22_a_page_on_a_slow_line_learns_what_it_missed_and_shows_the_state(serv
     found = shown(page)
     assert found["strings"] == live.model.strings
     assert {table: found[table] for table in ("nodes", "pods")} == columns_of(live.model)
-    assert "were not sent" in page.text(".banner")
+    assert "not here, nor their marks" in page.text(".banner")
