@@ -69,21 +69,31 @@ class Freshness:
         self.seen: Seen | None = None
 
     async def reach(self, resources: Sequence[str], limit_s: float = JUDGED_WITHIN_S) -> bool:
-        """Return whether the observer has seen of these resources what the store has now; it has `limit_s` for that."""
+        """Return whether the observer has seen of these resources what the store has now; it has `limit_s` for that,
+        and a server that is away for some of it is asked again."""
         if self._progress is None:
             return True
         begun_s, self._wanted = self._observer.now_s, 0
         try:
             async with asyncio.timeout(limit_s):
-                self._wanted = await self._progress(resources)
-                await self._seen_until(self._wanted, resources)
-        except (TimeoutError, ApiError, UnknownOutcome):
+                while not await self._reaches_newest(resources):
+                    await asyncio.sleep(ASK_AGAIN_S)
+        except TimeoutError:
             is_reached = False
         else:
             is_reached = True
         if self._wanted:
             self._waited_s = max(self._waited_s, self._observer.now_s - begun_s)
         return is_reached
+
+    async def _reaches_newest(self, resources: Sequence[str]) -> bool:
+        assert self._progress is not None
+        try:
+            self._wanted = self._wanted or await self._progress(resources)
+            await self._seen_until(self._wanted, resources)
+        except (ApiError, UnknownOutcome):
+            return False
+        return True
 
     def note_late(self, resources: Sequence[str], line: str) -> None:
         """Have the result say that a line was judged although the last `reach` had failed."""

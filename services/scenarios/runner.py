@@ -231,8 +231,8 @@ async def _expect(
     observer, mode, begun_s = context.observer, expectation.mode, context.observer.now_s
     lasts_s = expectation.duration_s * (patience if mode == "within" else 1.0)
     resources = (expectation.resource,)
-    limit_s = min(JUDGED_WITHIN_S, lasts_s) if mode in ("within", "for") else JUDGED_WITHIN_S
-    is_current = await context.freshness.reach(resources, limit_s)
+    limits_s = {"within": lasts_s, "for": min(JUDGED_WITHIN_S, lasts_s)}
+    is_current = await context.freshness.reach(resources, limits_s.get(mode, JUDGED_WITHIN_S))
     left_s = lasts_s - (observer.now_s - begun_s)
     match mode:
         case "always":

@@ -235,3 +235,20 @@ def test_a_watch_brings_nothing_above_the_version_at_which_the_run_ended():
 
     ((first, second, mark),) = simloop.run(main())
     assert [("ADDED", 3), ("ADDED", 5), ("BOOKMARK", 5)] == [(each.type, each.rv) for each in (first, second, mark)]
+
+
+def test_a_line_that_may_take_long_waits_for_a_server_that_is_away():
+    """For a third of its time there is nobody who could say what the store has; the rest decides."""
+    found = run(
+        """# A server that is away
+nodes n1 cpu=4
+replicaset web replicas=2 cpu=100m
+expect within 60s count pods phase=Running == 2
+scale replicaset/web replicas=3
+kill apiserver down=15s
+expect within 40s count pods phase=Running == 3
+""",
+        behind_s=0.5,
+    )
+
+    assert [True, True] == [passed for _, passed, _ in judged(found)], judged(found)
