@@ -76,12 +76,12 @@ class Freshness:
         begun_s, self._wanted = self._observer.now_s, 0
         try:
             async with asyncio.timeout(limit_s):
-                while not await self._reaches_newest(resources):
+                while True:
+                    if is_reached := await self._reaches_newest(resources):
+                        break
                     await asyncio.sleep(ASK_AGAIN_S)
         except TimeoutError:
             is_reached = False
-        else:
-            is_reached = True
         if self._wanted:
             self._waited_s = max(self._waited_s, self._observer.now_s - begun_s)
         return is_reached
