@@ -1,7 +1,8 @@
 """Fields that a feature gate brings: dropped from a write while the gate is off, unless they are stored already.
 
-One table says which gate brings which fields of which kind; nothing else asks the gates of `resource.k8s.io` whether a
-field may be there. What is stored stays, so that a gate that is switched off takes nothing from objects that exist.
+One table says which gate brings which fields of which kind, and every write of a kind in it goes through it. What is
+stored stays, so that a gate that is switched off takes nothing from objects that exist. A field whose gate is not here
+is dropped in each release in which the gate is off by default: kept, it would be shown and not obeyed.
 Source: dra-core 0.1; kep-5194 2; upstream `dropDisabledFields` in `pkg/registry/resource/*/strategy.go` (v1.36).
 """
 
@@ -15,11 +16,13 @@ from services.api.kinds.deviceclass import CLASSES
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
+from services.api.release import is_before
 
 CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 POD_GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 Path = tuple[str, ...]
-"""Names of members; `[]` is every item of a list, `{}` every value of a map."""
+"""Names of members; `[]` is every item of a list, `{}` every value of a map. A member whose name ends in `?` goes when
+nothing is left in it, one that ends in `!` goes with what is taken from it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,23 @@ class Gated:
 
 def _row(is_on: Callable[[ApiServerSwitches], bool], *paths: str) -> Gated:
     return Gated(is_on, tuple(tuple(path.replace("[]", ".[]").replace("{}", ".{}").split(".")) for path in paths))
+
+
+def _pods(spec: str) -> tuple[Gated, ...]:
+    """Return what a kind that has a pod's spec there may not say.
+
+    ContainerStopSignals is off in every release, ClusterTrustBundleProjection and PodCertificateRequest before 1.37.
+    """
+    source = f"{spec}.volumes[].projected.sources[]"
+    return (
+        _row(_never, *(f"{spec}.{name}[].lifecycle?.stopSignal" for name in ("containers", "initContainers"))),
+        _row(lambda s: not is_before(s.release, "1.37"), f"{source}.clusterTrustBundle", f"{source}.podCertificate"),
+    )
+
+
+def _never(switches: ApiServerSwitches) -> bool:
+    """The gate is off by default in every release that can be emulated, and not here."""
+    return False
 
 
 def _requests(spec: str) -> tuple[Gated, ...]:
@@ -90,11 +110,36 @@ GATED: dict[str, tuple[Gated, ...]] = {
             lambda s: s.dra_list_type_attributes,
             *(f"{_DEVICES}.attributes{{}}.{name}" for name in ("ints", "bools", "strings", "versions")),
         ),
+        _row(_never, f"{_DEVICES}.nodeAllocatableResourceMappings"),  # DRANodeAllocatableResources
     ),
     POD_GROUPS: (
         _row(lambda s: s.reserved_for_mode == "kep5729", "spec.resourceClaims", "status.resourceClaimStatuses"),
+        _row(_never, "spec.schedulingConstraints"),  # TopologyAwareWorkloadScheduling
     ),
-    WORKLOADS: (_row(lambda s: s.reserved_for_mode == "kep5729", "spec.podGroupTemplates[].resourceClaims"),),
+    WORKLOADS: (
+        _row(lambda s: s.reserved_for_mode == "kep5729", "spec.podGroupTemplates[].resourceClaims"),
+        _row(_never, "spec.podGroupTemplates[].schedulingConstraints"),
+    ),
+    # VolumeLimitScaling, on from 1.37.
+    "csidrivers.storage.k8s.io": (
+        _row(lambda s: not is_before(s.release, "1.37"), "spec.preventPodSchedulingIfMissing"),
+    ),
+    # CrossNamespaceVolumeDataSource; of a reference into another namespace nothing is kept.
+    "persistentvolumeclaims": (_row(_never, "spec.dataSourceRef!.namespace"),),
+    "pods": _pods("spec"),
+    "podtemplates": _pods("template.spec"),
+    "cronjobs.batch": _pods("spec.jobTemplate.spec.template.spec"),
+    **dict.fromkeys(
+        (
+            "replicationcontrollers",
+            "deployments.apps",
+            "replicasets.apps",
+            "statefulsets.apps",
+            "daemonsets.apps",
+            "jobs.batch",
+        ),
+        _pods("spec.template.spec"),
+    ),
 }
 
 
@@ -103,7 +148,7 @@ def drop_disabled(resource: str, old: Document | None, new: Document, ctx: Write
 
     The document's top-level members are assigned anew, what lies deeper is copied where it changes.
     """
-    for row in GATED[resource]:
+    for row in GATED.get(resource, ()):
         if row.is_on(ctx.switches) or (old is not None and any(_has(old, path) for path in row.paths)):
             continue
         for path in row.paths:
@@ -122,13 +167,13 @@ def _members(value: Any, name: str) -> Iterator[Any]:
         yield from value or ()
     elif name == "{}":
         yield from (value or {}).values()
-    elif value is not None and name in value:
+    elif value is not None and (name := name.rstrip("?!")) in value:
         yield value[name]
 
 
 def _without(value: Any, path: Path) -> Any:
     """Return the value without what is at the path; the value itself when there is nothing."""
-    name, rest = path[0], path[1:]
+    name, rest = path[0].rstrip("?!"), path[1:]
     if not value:
         return value
     if name == "[]":
@@ -142,4 +187,8 @@ def _without(value: Any, path: Path) -> Any:
     if not rest:
         return {key: each for key, each in value.items() if key != name}
     changed = _without(value[name], rest)
-    return value if changed is value[name] else {**value, name: changed}
+    if changed is value[name]:
+        return value
+    if path[0].endswith("!") or (path[0].endswith("?") and not changed):
+        return {key: each for key, each in value.items() if key != name}
+    return {**value, name: changed}

@@ -41,6 +41,7 @@ from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, STATUS, FieldManagers
+from apiserver_fake.registry.gated_fields import drop_disabled
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.mistakes import go_text
 from apiserver_fake.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
@@ -337,7 +338,7 @@ class Write:
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if resource.has_generation:
             meta["generation"] = 1
-        self.strategy.prepare_create(new, ctx)
+        self._prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
@@ -609,12 +610,20 @@ class Write:
             found = self._own({**document, "metadata": {**(document.get("metadata") or {}), **given}})
             self._place(found["metadata"])
             self._check_name_is(found, name)
-            self.strategy.prepare_create(found, ctx)
+            self._prepare_create(found, ctx)
             return found
 
         found = self._attributes(shown(new), None, "" if is_generated else name)
         changed = self._mutate(admitting, found, ctx, lambda document: shown(completed(document)))
         return new if changed is None or changed == found.object else completed(changed)
+
+    def _prepare_create(self, new: Document, ctx: WriteContext) -> None:
+        drop_disabled(self.resource.name, None, new, ctx)
+        self.strategy.prepare_create(new, ctx)
+
+    def _prepare_update(self, old: Document, new: Document, ctx: WriteContext) -> None:
+        drop_disabled(self.resource.name, old, new, ctx)
+        self.strategy.prepare_update(old, new, ctx)
 
     def _check_name_is(self, document: Document, name: str) -> None:
         if (said := document["metadata"].get("name")) != name:
@@ -625,7 +634,7 @@ class Write:
     ) -> Document:
         def completed(document: Document) -> Document:
             found = self._inherit(document, old, stored, is_patch=True)
-            self.strategy.prepare_update(old, found, ctx)
+            self._prepare_update(old, found, ctx)
             return found
 
         found = self._attributes(new, old, self.request.name)
@@ -722,7 +731,7 @@ class Write:
         ctx = self.contexts.context(self.identity, request, staged, self._session)
         if self._is_outside:
             ctx.warnings.extend(self._faults())
-        self.strategy.prepare_update(old, new, ctx)
+        self._prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:

@@ -7,6 +7,49 @@ RELEASES: Final = {"1.34": "v1.34.6", "1.35": "v1.35.6", "1.36": "v1.36.3", "1.3
 FOLLOWED: Final = "1.36"
 KUBERNETES: Final = RELEASES[FOLLOWED]
 KUBELET_OLDER_MAX: Final = 3
+ABSENT: Final = {
+    "AllowUnsafeMalformedObjectDeletion": "KEP-3926, beta in 1.37",
+    "AtomicWriteVolumeUserFields": "KEP-5936, alpha in 1.37",
+    "CBORServingAndStorage": "KEP-4222, alpha in 1.37",
+    "CRDObservedGenerationTracking": "beta in 1.37",
+    "CSIVolumeHealth": "KEP-1432, alpha in 1.37",
+    "ClusterTrustBundle": "KEP-3257, stable in 1.37",
+    "ClusterTrustBundleProjection": "KEP-3257, stable in 1.37",
+    "CompositePodGroup": "KEP-6012, alpha in 1.37",
+    "ConstrainedImpersonation": "KEP-5284, beta in 1.37",
+    "ContainerStopSignals": "KEP-4960, alpha in 1.37",
+    "CrossNamespaceVolumeDataSource": "KEP-3294, alpha in 1.37",
+    "DRADerivedAttributes": "KEP-6080, alpha in 1.37",
+    "DRADeviceCompatibilityGroups": "KEP-5963, alpha in 1.37",
+    "DRAFractionalCapacityRange": "KEP-5075, beta in 1.37",
+    "DRANodeAllocatableResources": "KEP-5517, alpha in 1.37",
+    "DRAOptionalNodeOperations": "KEP-5945, alpha in 1.37",
+    "DRAPartitionableDevicesType": "KEP-5677, alpha in 1.37",
+    "DRAResourcePoolStatus": "KEP-5677, alpha in 1.37",
+    "DefaultPodSysctls": "KEP-5996, alpha in 1.37",
+    "EmptyDirVolumeMode": "KEP-5502, alpha in 1.37",
+    "EvictionRequestAPI": "KEP-4563, alpha in 1.37",
+    "ExcludeAdmissionWebhookVirtualResources": "KEP-5793, beta in 1.37",
+    "ExtendWebSocketsToKubelet": "KEP-4006, beta in 1.37",
+    "GRPCContainerProbeTLS": "KEP-4939, alpha in 1.37",
+    "H2CContainerProbe": "KEP-5999, alpha in 1.37",
+    "InPlacePodVerticalScalingExclusiveCPUs": "KEP-5554, alpha in 1.37",
+    "InPlacePodVerticalScalingMemoryBackedVolumes": "alpha in 1.37",
+    "ManifestBasedAdmissionControlConfig": "KEP-5793, beta in 1.37",
+    "NodeLifecycleConditions": "KEP-5683, alpha in 1.37",
+    "PersistentVolumeClaimUnusedSinceTime": "KEP-5541, beta in 1.37",
+    "PodCertificateRequest": "KEP-4317, stable in 1.37",
+    "SchedulerPreQueueingHints": "KEP-6132, alpha in 1.37",
+    "ShardedListAndWatch": "KEP-5866, alpha in 1.37",
+    "StatefulSetRecreateStrategy": "KEP-3541, alpha in 1.37",
+    "StorageVersionMigrator": "KEP-4192, stable in 1.37",
+    "TopologyAwareWorkloadScheduling": "KEP-5732, alpha in 1.37",
+    "VolumeBindMountOptions": "KEP-5855, alpha in 1.37",
+    "VolumeLimitScaling": "KEP-5030, beta in 1.37",
+    "WorkloadWithJob": "KEP-5547, alpha in 1.37",
+}
+"""Feature gates of Kubernetes that keplab does not model: by name, the KEP and the stage in the newest release.
+Source: upstream `pkg/features/kube_features.go` (v1.37.0)."""
 
 
 def is_before(one: str, other: str) -> bool:

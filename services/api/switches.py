@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from services.api.release import FOLLOWED, RELEASES, is_before
+from services.api.release import ABSENT, FOLLOWED, RELEASES, is_before
 
 Value = str | int | float | bool
 View = TypeVar("View")
@@ -537,6 +537,8 @@ def find(name: str) -> Switch:
     for known in REGISTER:
         if known.name == name:
             return known
+    if name in ABSENT:
+        raise SwitchError(f"{name} is a gate of Kubernetes ({ABSENT[name]}) that keplab does not model")
     near = difflib.get_close_matches(name, [s.name for s in REGISTER], n=3) or [
         s.name for s in REGISTER if len(name) > 4 and name.lower() in s.name.lower()
     ]

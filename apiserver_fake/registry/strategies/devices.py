@@ -13,7 +13,7 @@ from functools import partial
 
 from apiserver_fake.authorization.claim_status import check_writer
 from apiserver_fake.registry.gated_fields import CLAIM_TEMPLATES, drop_disabled
-from apiserver_fake.strategy import Strategy, WriteContext, declared, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.conditions import CONDITION
 from apiserver_fake.validation.devices.claim import ALLOCATION, CLAIM_SPEC, CONSUMER, request_names
 from apiserver_fake.validation.devices.device_status import DEVICE_STATUS, DeviceKey, key_of
@@ -44,16 +44,6 @@ ADMIN_TEXT = f"admin access to devices requires the `{ADMIN_NAMESPACE_LABEL}: tr
 TEMPLATE_RESERVED = "may not be set in a template: each claim made from it would name the same workload"
 BEING_DELETED = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
 BAD_RESOURCE_NAME = "must be a valid extended resource name"
-
-
-def _gated(resource: str, fields: Struct, **others: object) -> Strategy:
-    """Return the strategy of a kind some of whose fields come with feature gates."""
-    return declared(
-        fields,
-        before_create=partial(drop_disabled, resource, None),
-        before_update=partial(drop_disabled, resource),
-        **others,  # type: ignore[arg-type]  # the parts of a strategy, each checked where it is defined
-    )
 
 
 def _admin_access(requests: Iterable[Document], ctx: WriteContext) -> Causes:
@@ -235,20 +225,18 @@ def _create_rule(new: Document, ctx: WriteContext) -> None:
 
 
 STRATEGIES = {
-    CLASSES: _gated(CLASSES, Struct(Field("spec", default={}, struct=DEVICE_CLASS_SPEC))),
-    CLAIMS: _gated(
-        CLAIMS,
+    CLASSES: declared(Struct(Field("spec", default={}, struct=DEVICE_CLASS_SPEC))),
+    CLAIMS: declared(
         Struct(Field("spec", default={}, struct=CLAIM_SPEC, is_immutable=True)),
         has_status=True,
         rules=_claim,
         prepare_status=_prepare_status,
         status_rules=_claim_status,
     ),
-    CLAIM_TEMPLATES: _gated(
-        CLAIM_TEMPLATES, Struct(Field("spec", default={}, struct=TEMPLATE_SPEC, is_immutable=True)), rules=_template
+    CLAIM_TEMPLATES: declared(
+        Struct(Field("spec", default={}, struct=TEMPLATE_SPEC, is_immutable=True)), rules=_template
     ),
-    SLICES: _gated(
-        SLICES,
+    SLICES: declared(
         Struct(Field("spec", default={}, struct=SLICE_SPEC)),
         on_create=_complete_slice,
         on_update=lambda old, new, ctx: _complete_slice(new, ctx),

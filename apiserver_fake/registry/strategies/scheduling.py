@@ -6,12 +6,10 @@ added or removed later; its controller reference is set once. Claims of a group,
 `reserved_for.mode=kep5729` alone. Source: KEP-4671, KEP-5710, KEP-5729; kep-5194 12.
 """
 
-from functools import partial
-
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.registry.gated_fields import POD_GROUPS, WORKLOADS, drop_disabled
-from apiserver_fake.strategy import Creation, WriteContext, declared, drop_status, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, declared, drop_status, keep_all_but_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
 from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
 from apiserver_fake.validation.pod.claims import SOURCES, made_claims
@@ -109,14 +107,6 @@ def require_gate(new: Document, ctx: WriteContext) -> None:
         raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
 
 
-def _create_gated(resource: str) -> Creation:
-    def before_create(new: Document, ctx: WriteContext) -> None:
-        require_gate(new, ctx)
-        drop_disabled(resource, None, new, ctx)
-
-    return before_create
-
-
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
     keep_all_but_status(old, new, ctx)
     drop_disabled(POD_GROUPS, old, new, ctx)
@@ -197,8 +187,7 @@ STRATEGIES = {
     POD_GROUPS: declared(
         Struct(Field("spec", default={}, struct=GROUP_SPEC)),
         has_status=True,
-        before_create=_create_gated(POD_GROUPS),
-        before_update=partial(drop_disabled, POD_GROUPS),
+        before_create=require_gate,
         prepare_status=_prepare_status,
         status_rules=_claims_made,
         on_create=lambda new, ctx: new.update(spec=with_priority(new, new["spec"], ctx)),
@@ -207,8 +196,7 @@ STRATEGIES = {
     ),
     WORKLOADS: declared(
         Struct(Field("spec", default={}, struct=WORKLOAD_SPEC)),
-        before_create=_create_gated(WORKLOADS),
-        before_update=partial(drop_disabled, WORKLOADS),
+        before_create=require_gate,
         on_create=_create_workload,
         update_rules=_unchanged,
     ),

@@ -5,18 +5,10 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validateProb
 """
 
 from apiserver_fake.validation.fields import Check, Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, forbidden, header_name, invalid, port, required, unsupported
+from apiserver_fake.validation.formats import Causes, forbidden, header_name, invalid, port, required
 from services.api.meta import Document
 
 _SCHEMES = ("HTTP", "HTTPS")
-_WINDOWS_SIGNALS = ("SIGKILL", "SIGTERM")
-_NAMED_SIGNALS = (
-    "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE SIGPOLL "
-    "SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 "
-    "SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ SIGRTMIN SIGRTMAX"
-)
-_REALTIME = (*(f"SIGRTMIN+{number}" for number in range(1, 16)), *(f"SIGRTMAX-{number}" for number in range(1, 15)))
-_LINUX_SIGNALS = tuple(sorted((*_NAMED_SIGNALS.split(" "), *_REALTIME)))
 
 
 def _headers(headers: list[Document], path: str, report: Report) -> Causes:
@@ -103,17 +95,5 @@ ONCE = _probe(Field("successThreshold", rule=_once))
 READINESS = _probe(Field("terminationGracePeriodSeconds", rule=_not_for_readiness))
 
 
-def _stop_signal(signal: str, path: str, report: Report) -> Causes:
-    system = report.scope.os
-    if report.scope.spec.get("os") is None:
-        yield forbidden(path, "may not be set for containers with empty `spec.os.name`")
-    elif system in ("windows", "linux"):
-        allowed = _WINDOWS_SIGNALS if system == "windows" else _LINUX_SIGNALS
-        if signal not in allowed:
-            yield unsupported(path, signal, allowed)
-
-
 _HOOK = Struct(_one_of(*_HANDLERS, _SLEEP), *map(_unchecked, _HANDLERS))
-LIFECYCLE = Struct(
-    Field("postStart", struct=_HOOK), Field("preStop", struct=_HOOK), Field("stopSignal", rule=_stop_signal)
-)
+LIFECYCLE = Struct(Field("postStart", struct=_HOOK), Field("preStop", struct=_HOOK))

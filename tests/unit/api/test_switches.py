@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from services.api.release import ABSENT
 from services.api.resources import resources
 from services.api.switches import REGISTER, SwitchError, Switches, names_in, switch
 from services.api.times import duration
@@ -94,3 +95,22 @@ def test_a_typed_view_names_the_switches_it_reads():
 def test_a_view_of_a_switch_that_does_not_exist_is_refused_when_it_is_declared():
     with pytest.raises(SwitchError, match=r"'unbind\.max_atempts'; did you mean"):
         switch("unbind.max_atempts")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "TopologyAwareWorkloadScheduling",
+            "is a gate of Kubernetes (KEP-5732, alpha in 1.37) that keplab does not model",
+        ),
+        ("ConstrainedImpersonation", "is a gate of Kubernetes (KEP-5284, beta in 1.37) that keplab does not model"),
+    ],
+)
+def test_a_gate_that_is_not_modelled_is_named_as_one_of_kubernetes(name, said):
+    with pytest.raises(SwitchError, match=re.escape(f"{name} {said}")):
+        Switches.parse([f"{name}=true"])
+
+
+def test_no_gate_is_both_a_switch_and_absent():
+    assert ABSENT.keys() & {known.name for known in REGISTER} == set()

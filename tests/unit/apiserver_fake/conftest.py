@@ -11,6 +11,7 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
 from apiserver_fake.errors import not_found
+from apiserver_fake.registry.gated_fields import drop_disabled
 from apiserver_fake.strategy import ServerMemory, SubresourceResult, WriteContext, strategy_for, subresource
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause
@@ -94,6 +95,7 @@ class World:
         )
         ctx = self.ctx(identity, call)
         strategy = strategy_for(resource)
+        drop_disabled(resource, None, new, ctx)
         strategy.prepare_create(new, ctx)
         admit(identity, call, None, new, ctx)
         return strategy.validate(None, new, ctx), new
@@ -105,6 +107,7 @@ class World:
         call = Request(verb="update", resource=resource, namespace="default", name=old["metadata"]["name"])
         ctx = self.ctx(identity, call)
         strategy = strategy_for(resource)
+        drop_disabled(resource, old, new, ctx)
         strategy.prepare_update(old, new, ctx)
         admit(identity, call, old, new, ctx)
         causes = strategy.validate(old, new, ctx)

@@ -58,8 +58,73 @@ def all_off(world):
     world.switch(**dict.fromkeys(GATES, False), reserved_for__mode="pods")
 
 
+POD = {
+    "containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGUSR1", "preStop": {}}}],
+    "initContainers": [{"name": "i", "lifecycle": {"stopSignal": "SIGUSR1"}}],
+    "volumes": [{"projected": {"sources": [{"clusterTrustBundle": {"name": "b"}}, {"podCertificate": {"path": "p"}}]}}],
+}
+LEFT_OF_POD = {
+    "containers": [{"name": "c", "lifecycle": {"preStop": {}}}],
+    "initContainers": [{"name": "i"}],
+    "volumes": [{"projected": {"sources": [{}, {}]}}],
+}
+TOPOLOGY = {"topology": [{"key": "zone"}]}
+ELSEWHERE = {"kind": "PersistentVolumeClaim", "name": "c", "namespace": "other"}
+UNKNOWN = {
+    SLICES: (
+        {"spec": {"devices": [{"name": "d", "nodeAllocatableResourceMappings": {"cpu": {}}}]}},
+        {"spec": {"devices": [{"name": "d"}]}},
+    ),
+    POD_GROUPS: ({"spec": {"schedulingConstraints": TOPOLOGY, "a": 1}}, {"spec": {"a": 1}}),
+    WORKLOADS: (
+        {"spec": {"podGroupTemplates": [{"name": "t", "schedulingConstraints": TOPOLOGY}]}},
+        {"spec": {"podGroupTemplates": [{"name": "t"}]}},
+    ),
+    "csidrivers.storage.k8s.io": (
+        {"spec": {"preventPodSchedulingIfMissing": True, "attachRequired": True}},
+        {"spec": {"attachRequired": True}},
+    ),
+    "persistentvolumeclaims": ({"spec": {"dataSourceRef": ELSEWHERE, "a": 1}}, {"spec": {"a": 1}}),
+    "pods": ({"spec": POD}, {"spec": LEFT_OF_POD}),
+    "podtemplates": ({"template": {"spec": POD}}, {"template": {"spec": LEFT_OF_POD}}),
+    "cronjobs.batch": (
+        {"spec": {"jobTemplate": {"spec": {"template": {"spec": POD}}}}},
+        {"spec": {"jobTemplate": {"spec": {"template": {"spec": LEFT_OF_POD}}}}},
+    ),
+    **{
+        name: ({"spec": {"template": {"spec": POD}}}, {"spec": {"template": {"spec": LEFT_OF_POD}}})
+        for name in ("replicationcontrollers", "deployments.apps", "replicasets.apps", "statefulsets.apps",
+                     "daemonsets.apps", "jobs.batch")
+    },
+}  # fmt: skip
+
+
 def test_every_kind_with_gated_fields_is_tried():
-    assert FULL.keys() == GATED.keys()
+    assert FULL.keys() | UNKNOWN.keys() == GATED.keys()
+
+
+@pytest.mark.parametrize("resource", UNKNOWN)
+def test_fields_whose_gate_is_off_in_this_release_are_dropped_unless_they_are_stored(world, resource):
+    document, left = UNKNOWN[resource]
+
+    assert written(world, resource, document) == left
+    assert written(world, resource, document, document) == document
+
+
+def test_a_reference_within_the_namespace_stays(world):
+    document = {"spec": {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "c"}}}
+
+    assert written(world, "persistentvolumeclaims", document) == document
+
+
+def test_fields_whose_gates_are_on_from_the_next_release_stay_in_it(world):
+    world.switch(emulate__version="1.37")
+
+    driver, pod = UNKNOWN["csidrivers.storage.k8s.io"][0], UNKNOWN["pods"][0]
+
+    assert written(world, "csidrivers.storage.k8s.io", driver) == driver
+    assert written(world, "pods", pod)["spec"]["volumes"] == pod["spec"]["volumes"]
+    assert "stopSignal" not in str(written(world, "pods", pod))
 
 
 def test_with_all_gates_off_nothing_is_left_but_what_needs_none(world):

@@ -259,11 +259,8 @@ def test_only_readiness_may_need_several_successes_and_never_ends_a_container(wo
          [".preStop.sleep: Invalid value: 6: must be non-negative and less than terminationGracePeriodSeconds (5)"]),
         ({"preStop": {**EXEC, "sleep": {"seconds": 1}}}, {},
          [".preStop.sleep: Forbidden: may not specify more than 1 handler type"]),
-        ({"stopSignal": "SIGUSR1"}, {"os": {"name": "linux"}}, []),
-        ({"stopSignal": "SIGUSR1"}, {},
-         [".stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"]),
-        ({"stopSignal": "SIGUSR1"}, {"os": {"name": "windows"}},
-         ['.stopSignal: Unsupported value: "SIGUSR1": supported values: "SIGKILL", "SIGTERM"']),
+        ({"stopSignal": "SIGUSR1"}, {}, []),
+        ({"stopSignal": "SIGUSR1"}, {"os": {"name": "windows"}}, []),
     ],
 )  # fmt: skip
 def test_a_hook_has_one_handler(world, lifecycle, spec, found):
