@@ -42,6 +42,7 @@ class ApiServerSwitches:
     exclusion_base_s: float = switch("exclusion.base_s")
     exclusion_max_s: float = switch("exclusion.max_s")
     gang_all_mode_with_basic: str = switch("gang.all_mode_with_basic")
+    reserved_for_self: bool = switch("reservedFor.self")
     reserved_for_uid_policy: str = switch("reservedFor.uid_policy")
     reserved_for_allow_without_allocation: bool = switch("reserved_for.allow_without_allocation")
     reserved_for_max: int = switch("reserved_for.max")

@@ -48,7 +48,7 @@ from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import waits
 from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.resize_loop import ResizeLoop
-from scheduler.switches import SchedulerSwitches
+from scheduler.switches import ReservationSwitches, SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -109,6 +109,7 @@ class Scheduler:
         self._clients = clients
         self._extenders = extenders
         self._switches = seams.switches.of(SchedulerSwitches)
+        self._reservations = seams.switches.of(ReservationSwitches)
         self._wake = asyncio.Event()
         self._held_changes = HeldChanges()
         self._leadership = Leadership(clients.elector, clients.client, clients.recorder)
@@ -160,7 +161,7 @@ class Scheduler:
         if resizes is not None:
             self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
-        self._releaser = ClaimReleaser(handle.claims, clients.client)
+        self._releaser = ClaimReleaser(handle.claims, clients.client, core.cache.claim_users)
         self._record_writer = self._begin_record(handle) if self._switches.record == "annotations" else None
         self.explainer = self._make_explainer(handle)
         self._crash = ""
@@ -263,6 +264,9 @@ class Scheduler:
             group.create_task(self._clients.recorder.run())
             group.create_task(self._clients.dispatcher.run())
             group.create_task(self._releaser.run())
+            if self._reservations.release_period_s:
+                claims = self._clients.others[ResourceClaim].lister.all
+                group.create_task(self._releaser.free_unused(claims, self._reservations.release_period_s))
             if self._record_writer is not None:
                 group.create_task(self._record_writer.run())
             group.create_task(self._clear_nominations())

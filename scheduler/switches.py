@@ -65,6 +65,7 @@ class ReservationSwitches:
     fence: str = switch("scheduler.reserve_fence")
     postfilter: str = switch("scheduler.postfilter_dealloc")
     verifies_owner: bool = switch("scheduler.verify_owner")
+    release_period_s: float = switch("scheduler.periodic_release")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 A pod's entry goes when the pod is gone, replaced or done. The entry of anything else is looked at in the modes of
 KEP-5194 and KEP-5729 only. A pod group's goes when the group is gone, whoever else uses the claim: the group's
 finalizer has waited for its pods. Another workload's goes when the object is gone and no pod that may run names the
-claim, but those that another entry speaks for: devices are not taken from a pod that uses them.
-Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9; guarantees 5.3 (D2); upstream
+claim, but those that another entry speaks for: devices are not taken from a pod that uses them. A claim that is its own
+consumer is never gone, so its entry goes by the pods alone (switch reservedFor.self).
+Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9, 13; guarantees 5.3 (D2); upstream
 `pkg/controller/resourceclaim/controller.go`, syncClaim.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from claim_controller.resourceclaim.generated import pod_of
+from claim_controller.shared_pods_by_claim import PodsByClaim
 from claim_controller.switches import ClaimSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimConsumerReference
@@ -38,8 +40,9 @@ def is_done(pod: Pod) -> bool:
 class Consumers:
     """Judges the entries of one claim at a time; remembers which pods were seen to be deleted."""
 
-    def __init__(self, switches: ClaimSwitches) -> None:
+    def __init__(self, switches: ClaimSwitches, pods: PodsByClaim) -> None:
         self._switches = switches
+        self._pods_of = pods.of
         self._deleted: dict[str, None] = {}
 
     def deleted(self, uid: str) -> None:
@@ -68,10 +71,10 @@ class Consumers:
         if missing:
             return missing
         pods = Query(Pod, Key(claim.metadata.namespace, ""))
-        is_needed = pods not in moment.listed and any(
+        is_needed = self._seems_unused(claim, listers) or any(
             self._may_remove(each) and not _is_group(each) for each in self.gone(claim, moment)
         )
-        return [pods] if is_needed else []
+        return [pods] if is_needed and pods not in moment.listed else []
 
     def remaining(
         self, claim: ResourceClaim, listers: Listers, moment: Moment
@@ -82,6 +85,8 @@ class Consumers:
         gone = [each for each in self.gone(claim, moment) if self._may_remove(each)]
         groups = {each.uid for each in gone if _is_group(each)}
         workloads = {each.uid for each in gone} - groups
+        if self._seems_unused(claim, listers):
+            workloads.add(claim.metadata.uid)
         left = groups | workloads
         if pods or (workloads and self.users(claim, [each for each in entries if each.uid not in left], moment)):
             left = groups
@@ -125,6 +130,13 @@ class Consumers:
         granted, left = allocation.allocation_timestamp, history[0].time
         return granted is not None and left is not None and parse_time(granted) < parse_time(left)
 
+    def _seems_unused(self, claim: ResourceClaim, listers: Listers) -> bool:
+        """Whether the claim is its own consumer and the cache has no pod that may run and names it."""
+        if not self._switches.has_workloads or not any(each.is_claim for each in claim.status.reserved_for):
+            return False
+        found = (listers.of(Pod).get(key) for key in self._pods_of(claim.metadata.key))
+        return not any(pod is not None and not pod.is_terminal for pod in found)
+
     def _is_known(self, entry: ResourceClaimConsumerReference) -> bool:
         if self._switches.has_pod_groups or self._switches.design == "podgroup":
             return _is_group(entry) and self._switches.mode != "pods"
@@ -144,7 +156,8 @@ class Consumers:
         for each in claim.status.reserved_for:
             resource = f"{each.resource}.{each.api_group}" if each.api_group else each.resource
             # Of a kind that is not served every object would seem to be gone.
-            if not each.is_pod and self._is_known(each) and resource in resources():
+            is_other = not each.is_pod and not each.is_claim
+            if is_other and self._is_known(each) and resource in resources():
                 yield each, Query(AnyObject, Key(claim.metadata.namespace, each.name), resource, may_be_refused=True)
 
     def _pods(self, claim: ResourceClaim, listers: Listers) -> list[Query]:

@@ -64,8 +64,8 @@ class ClaimController:
 
     def __init__(self, switches: Switches) -> None:
         self._switches = switches.of(ClaimSwitches)
-        self._consumers = Consumers(self._switches)
         self._pods = PodsByClaim()
+        self._consumers = Consumers(self._switches, self._pods)
         self._freed: dict[str, None] = {}
         self._refusals: dict[Key, str] = {}
         """By key, why the API server did not create a claim; said at the next try."""

@@ -5,6 +5,7 @@ again. Source: dra-core 6.5, 6.6; kep-5194-reservedfor-workloads 3.2, 3.4; kubel
 """
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from scheduler.framework.status import SUCCESS, Status, failed
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, ResourceClaim
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.dra.pod_claims import FindClaim, claim_keys
 
 log: Final = structlog.get_logger()
@@ -52,11 +53,13 @@ def release_patch(claim: ResourceClaim, release: PendingRelease) -> Document | N
 
 
 class ClaimReleaser:
-    """Works off the ledger's list; only a scheduler that leads runs it."""
+    """Works off the ledger's list; only a scheduler that leads runs it. `users`: how many pods that have a node, or are
+    assumed to, name which claim."""
 
-    def __init__(self, ledger: ClaimLedger, client: Any) -> None:
+    def __init__(self, ledger: ClaimLedger, client: Any, users: Mapping[Key, int]) -> None:
         self._ledger = ledger
         self._client = client
+        self._users = users
         self._wake = asyncio.Event()
         ledger.on_release = self._wake.set
 
@@ -67,6 +70,19 @@ class ClaimReleaser:
                 await self._perform(self._ledger.releases.popleft())
             self._wake.clear()
             await self._wake.wait()
+
+    async def free_unused(self, claims: Callable[[], Iterable[ResourceClaim]], period_s: float) -> None:
+        """Have every claim freed that is reserved for workloads alone and that no pod on a node uses, again and again,
+        until cancelled. Source: kep-5194-reservedfor-workloads 13 (`scheduler.periodic_release`)."""
+        while True:
+            await asyncio.sleep(period_s)
+            for known in claims():
+                claim = self._ledger.of(known.metadata.key, known) or known
+                entries, key = claim.status.reserved_for, claim.metadata.key
+                is_for_workloads = bool(entries) and not any(each.is_pod for each in entries)
+                if is_for_workloads and claim.status.allocation is not None and key not in self._users:
+                    release = PendingRelease(Release.DEALLOCATE, key, claim.metadata.uid, "", with_workload=True)
+                    self._ledger.request_release(release)
 
     async def _perform(self, release: PendingRelease) -> None:
         for attempt in range(TRIES):
@@ -80,7 +96,9 @@ class ClaimReleaser:
                 patch = release_patch(claim, release)
                 if patch is None:
                     return
-                if release.with_workload and await _is_consumed(release, self._client):
+                if release.with_workload and (
+                    await _is_consumed(release, self._client) or release.claim in self._users
+                ):
                     self._refused(release, "a pod that uses it has a node")
                     return
                 stored = await patch_claim(self._client, claim, patch, "status")

@@ -216,6 +216,8 @@ class Granter:
     ) -> ResourceClaimConsumerReference | Status:
         """Return the workload with its uid. It is looked up when the claim does not say which uid it has, and when a
         reference to a workload that is gone must not be written once more (`scheduler.verify_owner`)."""
+        if owner.is_claim:
+            return msgspec.structs.replace(owner, uid=claim.metadata.uid)
         if owner.uid and not self._rules.verifies_owner:
             return owner
         resource = f"{owner.resource}.{owner.api_group}" if owner.api_group else owner.resource

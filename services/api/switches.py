@@ -195,6 +195,8 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194 2", "claims/for-a-workload"),
     Switch("reservedFor.uid_policy", "strict", "whether a claim must name its workload's uid, or the scheduler looks "
            "it up when it copies the reference", "kep-5194 2", "claims/for-a-workload", ("strict", "late")),
+    Switch("reservedFor.self", False, "whether a claim may name itself as its consumer; the claim controller takes the "
+           "entry off once no pod that may run names the claim", "kep-5194 13", "kep-5194/claim-itself"),
     Switch("reserved_for.max", 256, "for how many consumers a claim may be reserved", "kep-5194 13",
            "claims/for-a-workload", minimum=1),
     Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
@@ -206,6 +208,9 @@ REGISTER: tuple[Switch, ...] = (
            "reserved: never, or when the scheduler knows of no scheduled pod that uses it; in_memory: then, for a "
            "retry at once, and in the API when the pod is bound, if it is", "kep-5194 3.4",
            "kep-5194/postfilter-in-memory", ("never_nonpod", "if_no_scheduled_pods", "in_memory")),
+    Switch("scheduler.periodic_release", 0.0, "how often, in seconds, the scheduler frees claims that are reserved for "
+           "workloads alone and that no pod it knows on a node, or has assumed there, uses; 0: never", "kep-5194 13",
+           "kep-5194/periodic-release", minimum=0.0),
     Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "

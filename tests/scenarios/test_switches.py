@@ -72,6 +72,8 @@ ROWS = {
     "scheduler.reserve_fence": Row(("none",), {"touch": "as safe, by a write instead of a read"}),
     "scheduler.postfilter_dealloc": Row(("never_nonpod", "if_no_scheduled_pods")),
     "scheduler.verify_owner": Row((False,)),
+    "scheduler.periodic_release": Row((0.0,)),
+    "reservedFor.self": Row((False,)),
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
     "dra.filter_timeout_s": Row((10.0, 0.0)),
     "dra.binding_poll_s": Row((20.0,)),

@@ -15,7 +15,7 @@ from apiserver_fake.authorization.claim_status import check_writer
 from apiserver_fake.registry.gated_fields import CLAIM_TEMPLATES, drop_disabled
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.conditions import CONDITION
-from apiserver_fake.validation.devices.claim import ALLOCATION, CLAIM_SPEC, CONSUMER, request_names
+from apiserver_fake.validation.devices.claim import ALLOCATION, CLAIM_SPEC, CONSUMER, names_claim, request_names
 from apiserver_fake.validation.devices.device_status import DEVICE_STATUS, DeviceKey, key_of
 from apiserver_fake.validation.devices.names import LIST_MAX, OPAQUE, SELECTORS
 from apiserver_fake.validation.devices.slices import SLICE_SPEC
@@ -41,6 +41,7 @@ from services.api.times import format_time
 
 ADMIN_TEXT = f"admin access to devices requires the `{ADMIN_NAMESPACE_LABEL}: true` label on the containing namespace"
 """Upstream's path leaves `exactly` out, and the template's outer spec."""
+CLAIM_RESERVED = "a claim is no workload: nothing would take its entry off the list; reservedFor.self=true allows it"
 TEMPLATE_RESERVED = "may not be set in a template: each claim made from it would name the same workload"
 BEING_DELETED = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
 BAD_RESOURCE_NAME = "must be a valid extended resource name"
@@ -66,7 +67,20 @@ def _requests(spec: Document) -> list[Document]:
 
 
 def _claim(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
-    return _admin_access(_requests(new["spec"]), ctx) if old is None else ()
+    if old is not None:
+        return
+    yield from _admin_access(_requests(new["spec"]), ctx)
+    consumer = new["spec"].get("reservedFor") or {}
+    if not names_claim(consumer):
+        return
+    if not ctx.switches.reserved_for_self:
+        yield forbidden("spec.reservedFor", CLAIM_RESERVED)
+    elif consumer.get("name") != new["metadata"]["name"]:
+        yield invalid(
+            "spec.reservedFor.name", consumer.get("name"), f"must be {new['metadata']['name']}, the claim's own name"
+        )
+    elif consumer.get("uid"):
+        yield forbidden("spec.reservedFor.uid", "a claim has no uid before it is created")
 
 
 def _template(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
@@ -74,8 +88,12 @@ def _template(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
         return
     spec = new["spec"].get("spec") or {}
     yield from _admin_access(_requests(spec), ctx)
-    if spec.get("reservedFor") is not None and not ctx.switches.template_allow_reserved_for:
+    if spec.get("reservedFor") is None:
+        return
+    if not ctx.switches.template_allow_reserved_for:
         yield forbidden("spec.spec.reservedFor", TEMPLATE_RESERVED)
+    elif names_claim(spec["reservedFor"]):
+        yield forbidden("spec.spec.reservedFor", "a template does not know the names of its claims")
 
 
 def _results(claim: Document) -> list[Document]:

@@ -146,10 +146,16 @@ CONSUMER = Struct(
 )
 
 
+def names_claim(consumer: Document) -> bool:
+    """Whether a claim is said to be the consumer."""
+    return consumer.get("apiGroup") == "resource.k8s.io" and consumer.get("resource") == "resourceclaims"
+
+
 def _reserved_for(consumer: Document, path: str, report: Report) -> Causes:
-    """KEP-5194: who will use the claim; without a uid only if the scheduler looks it up (`late`)."""
+    """KEP-5194: who will use the claim; without a uid only if the scheduler looks it up (`late`), or is the claim's."""
+    may_have_none = report.switches.reserved_for_uid_policy != "strict" or names_claim(consumer)
     for name in ("resource", "name", "uid"):
-        if not consumer.get(name) and (name != "uid" or report.switches.reserved_for_uid_policy == "strict"):
+        if not consumer.get(name) and not (name == "uid" and may_have_none):
             yield required(f"{path}.{name}")
 
 

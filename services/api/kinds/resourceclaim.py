@@ -116,6 +116,11 @@ class ResourceClaimConsumerReference(View, frozen=True):
         """Whether it names a pod."""
         return not self.api_group and self.resource == "pods"
 
+    @property
+    def is_claim(self) -> bool:
+        """Whether it names a claim: the one that it stands in, which is its own consumer (reservedFor.self)."""
+        return self.api_group == "resource.k8s.io" and self.resource == "resourceclaims"
+
 
 class ResourceClaimSpec(View, frozen=True):
     """Never changes. `reserved_for`: the workload whose pods may all use the claim (KEP-5194)."""

@@ -47,6 +47,31 @@ def test_a_job_that_is_gone_is_released_once_no_pod_that_may_run_names_the_claim
     assert world.controller.metrics()['claim_release_total{by="rc",result="released"}'] == 1
 
 
+def test_a_claim_that_is_its_own_consumer_goes_with_the_last_pod_that_may_run(world_of):
+    """Without a lookup of anything, and pods without a node count: a scheduler may be about to bind them."""
+    world = world_of(CONTROLLER, **KEP)
+    world.put(a_claim(consumers=[("resource.k8s.io", "resourceclaims", "c")]))
+    world.put(a_pod("waits", node="", phase="Pending"))
+
+    blocked = world.sync("claim", "c")
+    not_seen_yet = pods(world)
+    world.put(a_pod("waits", phase="Failed"))
+    first = world.sync("claim", "c")
+    other = world.sync("claim", "c", listed=not_seen_yet)
+    freed = world.sync("claim", "c", listed=pods(world))
+
+    assert (blocked.refresh, written(blocked)) == ((), None)
+    assert (first.refresh, written(other)) == ((PODS,), None)
+    assert written(freed) == {"reservedFor": None, "allocation": None, "devices": None}
+
+
+def test_without_the_mode_a_claim_s_own_entry_is_as_unknown_as_any_other(world_of):
+    world = world_of(CONTROLLER, reserved_for__mode="pods")
+    world.put(a_claim(consumers=[("resource.k8s.io", "resourceclaims", "c")]))
+
+    assert written(world.sync("claim", "c", listed={PODS: ()})) is None
+
+
 def test_kep_5194_16_a_job_of_the_same_name_is_another_job(world_of):
     world = world_of(CONTROLLER, **FALLBACK)
     world.put(a_claim(consumers=[JOB]))

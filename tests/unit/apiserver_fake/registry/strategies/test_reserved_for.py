@@ -89,6 +89,38 @@ def test_a_workload_is_named_by_resource_and_name_and_by_uid_unless_that_is_look
     assert [cause.path for cause in causes] == paths
 
 
+ITSELF = {"apiGroup": "resource.k8s.io", "resource": "resourceclaims", "name": "c"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_allowed", "paths"),
+    [
+        (ITSELF, True, []),
+        (ITSELF, False, ["spec.reservedFor"]),
+        ({**ITSELF, "name": "d"}, True, ["spec.reservedFor.name"]),
+        ({**ITSELF, "name": ""}, True, ["spec.reservedFor.name"]),
+        ({**ITSELF, "uid": "u1"}, True, ["spec.reservedFor.uid"]),
+    ],
+)
+def test_a_claim_names_no_claim_but_itself_and_only_if_that_is_allowed(for_workloads, reference, is_allowed, paths):
+    for_workloads.switch(reservedFor__self=is_allowed)
+
+    causes, _ = for_workloads.try_create(CLAIMS, claim(reservedFor=reference))
+
+    assert sorted({cause.path for cause in causes}) == paths
+
+
+def test_a_template_names_no_claim(for_workloads):
+    for_workloads.switch(template__allow_reservedFor=True, reservedFor__self=True)
+    template = {"metadata": {"name": "t"}, "spec": {"spec": claim(reservedFor=ITSELF)["spec"]}}
+
+    causes, _ = for_workloads.try_create(TEMPLATES, template)
+
+    assert [(cause.path, cause.message) for cause in causes] == [
+        ("spec.spec.reservedFor", "Forbidden: a template does not know the names of its claims")
+    ]
+
+
 @pytest.mark.parametrize(("is_allowed", "paths"), [(False, ["spec.spec.reservedFor"]), (True, [])])
 def test_a_template_names_a_workload_only_if_that_is_allowed(for_workloads, is_allowed, paths):
     for_workloads.switch(template__allow_reservedFor=is_allowed)
