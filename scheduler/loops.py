@@ -5,7 +5,7 @@ Everything here is wait, step, act; what is decided is decided in the modules th
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -115,7 +115,7 @@ class Scheduler:
         self._leadership = Leadership(clients.elector, clients.client, clients.recorder)
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
         handle.events.send = self._recorder.event
-        rules = rules_of(seams.switches)
+        rules = replace(rules_of(seams.switches), delay_s=configured.report_delay_s)
         find = partial(handle.world.get, PodGroup) if _queues_groups(core) else lambda key: None
         self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder, find)
         self._attempts = Attempts(seams, core.decisions, core.metrics)

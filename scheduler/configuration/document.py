@@ -159,6 +159,8 @@ class KubeSchedulerConfiguration(Part, frozen=True):
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    pre_enqueue_pod_status_delay: Duration | None = None
+    """KEP-5501, as its review asked for; no release of Kubernetes has it. None: as the switch says."""
 
 
 def as_json(value: Any) -> Any:

@@ -16,12 +16,14 @@ from scheduler.configuration.document import Extender, KubeSchedulerConfiguratio
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.plugins import PluginSourceError, defaults, known_plugins
 from scheduler.entry import Handle
+from scheduler.queue.preenqueue_status import GATE
 from services.api.switches import Switches
 from services.runtime.config import StartError
 
 PERCENTAGE = "scheduler.percentage_of_nodes_to_score"
 BACKOFF_INITIAL = "scheduler.backoff_initial_s"
 BACKOFF_MAX = "scheduler.backoff_max_s"
+REPORT_DELAY = "preenqueue_report.delay_s"
 NOTHING = KubeSchedulerConfiguration()
 
 
@@ -39,13 +41,17 @@ class Configured:
         if not path:
             return cls(switches, "", completed(KubeSchedulerConfiguration(), scheduler_name))
         try:
-            return cls(switches, path, completed(read(Path(path).read_text(encoding="utf-8")), scheduler_name))
+            found = cls(switches, path, completed(read(Path(path).read_text(encoding="utf-8")), scheduler_name))
         except OSError as error:
             raise StartError(f"--config {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise StartError(f"--config {path}: not UTF-8") from None
         except ConfigurationError as error:
             raise StartError(f"--config {path}: {error}") from None
+        if found.configuration.pre_enqueue_pod_status_delay is not None and not switches.flag(GATE):
+            text = f"no release of Kubernetes has it; it is part of KEP-5501 and needs {GATE}=true, which is false"
+            raise StartError(f"--config {path}: preEnqueuePodStatusDelay: {text}")
+        return found
 
     def profiles(self, named: Sequence[str], handle: Handle) -> list[MadeProfile]:
         """Return the file's profiles, none without a file. Raises: StartError that names every problem.
@@ -92,6 +98,11 @@ class Configured:
         return float(self._chosen(BACKOFF_MAX, self.configuration.pod_max_backoff_seconds))
 
     @property
+    def report_delay_s(self) -> float:
+        """How long a rejection by PreEnqueue must last to be reported (KEP-5501)."""
+        return float(self._chosen(REPORT_DELAY, self.configuration.pre_enqueue_pod_status_delay))
+
+    @property
     def extenders(self) -> tuple[Extender, ...]:
         """The extenders in the order in which they are asked: those that may be ignored come last."""
         return tuple(sorted(self.configuration.extenders, key=lambda extender: extender.ignorable))
@@ -105,6 +116,8 @@ class Configured:
         found["percentageOfNodesToScore"] = self.percentage()
         found["podInitialBackoffSeconds"] = self.backoff_initial_s
         found["podMaxBackoffSeconds"] = self.backoff_max_s
+        if self.configuration.pre_enqueue_pod_status_delay is None:
+            del found["preEnqueuePodStatusDelay"]
         return found
 
     def _chosen(self, switch: str, given: float | None) -> float:

@@ -304,6 +304,9 @@ def _of_numbers(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
     longest = BACKOFF_MAX_S if longest is None else longest
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    delay = configuration.pre_enqueue_pod_status_delay
+    if delay is not None and delay < 0:
+        yield invalid("preEnqueuePodStatusDelay", delay.text, "must be greater than or equal to 0")
     if longest < initial:
         yield invalid("podMaxBackoffSeconds", longest, "must be greater than or equal to PodInitialBackoffSeconds")
 

@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
+from scheduler.config import SchedulerConfig
+from scheduler.wiring import build
 from services.api.meta import Key
 from services.api.wire import Response
+from tests.component.scheduler.conftest import World
 
 # A pod with claims has work before its bind; that this is announced is another matter (KEP-5278).
 GATES = {"SchedulerAsyncAPICalls": True, "SchedulerPreEnqueuePodStatus": True,
@@ -90,6 +93,32 @@ def test_preenqueue_01_a_passing_no_is_seen_only_in_the_immediate_model(play, mo
     assert found[:1] == patches
     assert len(found) <= 2 * len(patches)
     assert len(notes) == len(patches)
+
+
+class Configured(World):
+    """A scheduler with a configuration file."""
+
+    config = ""
+
+    def build(self, seams):
+        return build(SchedulerConfig(name="scheduler", config=self.config), seams)
+
+
+def test_the_delay_may_come_from_the_scheduler_s_configuration(play, tmp_path):
+    """Asked for in the review of KEP-5501; the file counts where the switch is not set."""
+    file = tmp_path / "scheduler.yaml"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    file.write_text(f"{head}preEnqueuePodStatusDelay: 2s\n")
+    Configured.config = str(file)
+
+    async def scenario(world):
+        seen = Seen(world)
+        seen.begin()
+        await world.pod("p", **wants("c"))
+        await seen.until(20)
+        return seen.patches
+
+    assert play(scenario, kind=Configured, **GATES) == [2.0]
 
 
 def test_preenqueue_02_a_lasting_rejection_is_reported_once_after_five_seconds(play):

@@ -169,6 +169,10 @@ def test_the_empty_configuration_is_valid():
             "profiles: [{percentageOfNodesToScore: -1}]",
             "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
         ),
+        (
+            "preEnqueuePodStatusDelay: -1s",
+            'preEnqueuePodStatusDelay: Invalid value: "-1s": must be greater than or equal to 0',
+        ),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0"),
         (
             "podInitialBackoffSeconds: 11",
@@ -295,6 +299,22 @@ def test_two_zeros_leave_preemption_without_candidates():
 
     assert 2 == len(found)
     assert all("cannot be zero at the same time as" in problem for problem in found)
+
+
+def test_the_delay_of_reports_is_refused_without_the_gate_that_brings_it(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + "preEnqueuePodStatusDelay: 2s\n")
+
+    with pytest.raises(StartError) as refused:
+        Configured.read(str(file), "default-scheduler", Switches())
+    taken = Configured.read(str(file), "default-scheduler", Switches({"SchedulerPreEnqueuePodStatus": True}))
+
+    assert refused.value.message.endswith(
+        "preEnqueuePodStatusDelay: no release of Kubernetes has it; it is part of KEP-5501 and needs "
+        "SchedulerPreEnqueuePodStatus=true, which is false"
+    )
+    assert (taken.report_delay_s, taken.document([{}])["preEnqueuePodStatusDelay"]) == (2.0, "2s")
+    assert "preEnqueuePodStatusDelay" not in Configured.read("", "default-scheduler", Switches()).document([{}])
 
 
 def test_a_plugin_that_no_configuration_can_turn_on_is_an_error_not_ignored():

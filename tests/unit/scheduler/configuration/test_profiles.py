@@ -361,6 +361,9 @@ def test_a_switch_that_was_set_wins_over_the_file_and_the_file_over_the_default(
     )
     assert (100, 100, 2.0) == (from_switch.percentage(), from_switch.percentage(40), from_switch.backoff_initial_s)
     assert 100 == configured("").percentage()
+    delay = "preEnqueuePodStatusDelay: 2s\n"
+    set_too = configured(delay, **{"preenqueue_report.delay_s": 3.0})
+    assert (2.0, 3.0, 5.0) == (configured(delay).report_delay_s, set_too.report_delay_s, configured("").report_delay_s)
 
 
 def test_who_leads_is_said_by_the_file_only_if_it_says_so():
