@@ -199,7 +199,7 @@ def core_of(
         pre_enqueue = gated(handle.preempting, out_of_tree, pre_enqueue)
     queue = _queue(handle, configured, profiles, pre_enqueue)
     metrics = SchedulerMetrics(profiles.names[0], now)
-    resizes = None
+    resizes, accounting = None, accounting_of(switches)
     if rules is not None:
         resizes = DeferredPods(
             handle.cache,
@@ -208,6 +208,7 @@ def core_of(
             rules,
             lambda pod: pod.spec.scheduler_name in profiles,
             metrics if now is not None else None,
+            accounting,
         )
     if now is not None:
         profiles.watch(metrics)
@@ -226,7 +227,7 @@ def core_of(
             unbinding=switches.of(SchedulerSwitches).has_unbinding,
             groups=handle.groups if handle.groups.is_on else None,
             resizes=resizes,
-            accounting=accounting_of(switches),
+            accounting=accounting,
         ),
         decisions=Decisions(),
         metrics=metrics,

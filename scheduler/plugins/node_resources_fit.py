@@ -25,6 +25,8 @@ from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.framework.vectorized import Refusal
+from scheduler.resize.accounting import ONCE_ACCEPTED
+from scheduler.resize.deferral import waits
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -89,6 +91,7 @@ class NodeResourcesFit:
             handle.world.on_change(DeviceClass, self._class_changed)
             for found in handle.world.all(DeviceClass):
                 self._backed.on_change(Change(None, found))
+        self._awaits_acceptance = handle.switches.choice("resize.reserved_space") == ONCE_ACCEPTED
         self._takes_unactuated = handle.switches.choice("resize.reserved_space") == "ignore_unactuated"
 
     def _class_changed(self, change: Change[DeviceClass]) -> None:
@@ -314,6 +317,8 @@ class NodeResourcesFit:
         if old is None or not (old.spec.node_name or old.status.nominated_node_name):
             return Hint.SKIP
         if new is None:
+            return Hint.QUEUE
+        if self._awaits_acceptance and waits(new) and not waits(old):
             return Hint.QUEUE
         before, after = requests_of(old).amounts, requests_of(new).amounts
         return queue_if(any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted(pod)))

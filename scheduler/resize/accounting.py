@@ -1,29 +1,40 @@
 """What a pod on a node counts for, where that is not the most of each of its containers (kep-5836 4.1, 13.3).
 
-Two switches ask for another way of counting: by the whole pod, as the newest upstream does, or so that one can see
-how much of it is not actuated yet. With neither of them this module is not asked.
+Two switches ask for another way of counting: by the whole pod, as the newest upstream does; so that one can see how
+much of it is not actuated yet; or without a deferred resize that the scheduler has not accepted. With none of them this
+module is not asked.
 """
 
 import dataclasses
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Final
 
 from scheduler.cache.node_info import TEMPLATES_MAX, PodInfo, PodRequests, as_specified, most, requests_of
+from scheduler.resize.deferral import waits
 from services.api.kinds.pod import Pod
 from services.api.lru import LRU
-from services.api.podresources import as_actual, as_allocated, as_held, has_infeasible_resize
+from services.api.podresources import Amounts, as_actual, as_allocated, as_held, has_infeasible_resize, pod_requests
 from services.api.switches import Switches
+
+ONCE_ACCEPTED: Final = "once_accepted"
 
 
 @dataclass
 class Accounting:
     """Counts pods. `is_aggregated`: containers are added up first; `tracks_unactuated`: sets `PodRequests.unactuated`.
 
+    `awaits_acceptance`: a deferred resize reserves nothing until the scheduler has found room for it, or has chosen
+    whom to evict; then what was accepted is reserved until the pod waits no more or asks for something else. Remembers
+    these amounts by the pod's uid.
+
     Pods of one template and one state share their requests, so that a change of costs shows as another object.
     """
 
     is_aggregated: bool
     tracks_unactuated: bool
+    awaits_acceptance: bool = False
+    _accepted: dict[str, Amounts] = field(default_factory=dict)
     _made: LRU[tuple[PodRequests, ...], PodRequests] = field(default_factory=lambda: LRU(TEMPLATES_MAX))
 
     def apply(self, info: PodInfo) -> None:
@@ -32,9 +43,26 @@ class Accounting:
         if not (pod.spec.node_name and pod.status.container_statuses):
             return
         try:
-            info.requests = self._of(pod)
+            info.requests = as_specified(as_held(pod)) if self._is_open(pod) else self._of(pod)
         except ValueError:
             return
+
+    def accept(self, pod: Pod) -> PodInfo | None:
+        """Reserve what the pod asks for from now on; return the pod as it counts then, None where nothing changes."""
+        if not self._is_open(pod):
+            return None
+        self._accepted[pod.metadata.uid] = pod_requests(pod)
+        info = PodInfo(pod)
+        self.apply(info)
+        return info
+
+    def forget(self, uid: str) -> None:
+        """The pod does not wait any more."""
+        self._accepted.pop(uid, None)
+
+    def _is_open(self, pod: Pod) -> bool:
+        """Whether the pod's resize is deferred and the scheduler has not accepted it."""
+        return self.awaits_acceptance and waits(pod) and self._accepted.get(pod.metadata.uid) != pod_requests(pod)
 
     def _of(self, pod: Pod) -> PodRequests:
         sizes = self._sizes(pod) if self.is_aggregated else (requests_of(pod),)
@@ -62,7 +90,7 @@ class Accounting:
 def accounting_of(switches: Switches) -> Accounting | None:
     """Return the way of counting that these switches ask for; None for the usual one."""
     is_aggregated = switches.choice("resize.accounting") == "aggregated"
-    tracks_unactuated = switches.choice("resize.reserved_space") == "ignore_unactuated"
-    if not is_aggregated and not tracks_unactuated:
+    reserved = switches.choice("resize.reserved_space")
+    if not is_aggregated and reserved == "evict_pod":
         return None
-    return Accounting(is_aggregated=is_aggregated, tracks_unactuated=tracks_unactuated)
+    return Accounting(is_aggregated, reserved == "ignore_unactuated", reserved == ONCE_ACCEPTED)

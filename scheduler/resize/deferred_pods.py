@@ -19,6 +19,7 @@ from scheduler.framework.timing import Watch
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.scheduling_queue import Pool, QueuedPod, SchedulingQueue
+from scheduler.resize.accounting import Accounting
 from scheduler.resize.cycle import ResizeCycle
 from scheduler.resize.deferral import CONDITION, allocated, is_deferred, is_disabled_by_kubelet, opts_out, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
@@ -70,7 +71,8 @@ class Deferred:
 class DeferredPods:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
-    `watch` gets how long the handler takes where metrics have resizes apart from new pods.
+    `watch` gets how long the handler takes where metrics have resizes apart from new pods. `accounting`: what hears of
+    resizes that are accepted, because of an attempt; None where they count from the beginning.
     """
 
     cache: Cache
@@ -79,6 +81,7 @@ class DeferredPods:
     rules: ResizeRules
     is_ours: Callable[[PodInfo], bool]
     watch: Watch | None = None
+    accounting: Accounting | None = None
 
     def __post_init__(self) -> None:
         self.by_node: dict[str, dict[str, Deferred]] = {}
@@ -201,6 +204,8 @@ class DeferredPods:
         if not pods:
             del self.by_node[node]
         self.cycle.forget(pod.uid)
+        if self.accounting is not None:
+            self.accounting.forget(pod.uid)
         self._due.pop(pod.uid, None)
         queued = self.queue.get(known.key)
         if queued is not None and queued.uid == pod.uid:
@@ -209,6 +214,8 @@ class DeferredPods:
     def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
         """Put the pod of an attempt where its outcome says; None: it waits no more."""
         uid = queued.uid
+        if outcome is not None and (outcome.fits or outcome.evictions):
+            self._accept(uid)
         known = self.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
         if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
             self.queue.bound(queued)
@@ -227,6 +234,12 @@ class DeferredPods:
             # It waits on; from now until its period is over only the clock wakes it.
             self._due[uid] = (now + self.rules.retry_period_s, known)
             self._due.move_to_end(uid)
+
+    def _accept(self, uid: str) -> None:
+        state = self.cache.pods.get(uid)
+        accepted = self.accounting.accept(state.pod.pod) if self.accounting is not None and state is not None else None
+        if accepted is not None:
+            self.cache.update_pod(accepted)
 
     def _own_request(self, known: Deferred, before: Amounts, desired_amounts: Amounts, now: float) -> bool:
         """Look again at a queued pod that requests less of anything, or something else and was parked; say whether."""

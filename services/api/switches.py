@@ -522,8 +522,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("resize.group_member", "individual", "whether a resizing member of a pod group preempts for itself or for "
            "its group", "kep-5836 14", "kep-5836/for-its-group", ("individual", "group")),
     Switch("resize.reserved_space", "evict_pod", "what a new pod of higher priority does to one whose deferred "
-           "resize reserves space: evict it, or take the space that is only desired", "kep-5836 13.3",
-           "kep-5836/newcomer-beside", ("evict_pod", "ignore_unactuated")),
+           "resize reserves space: evict it, or take the space that is only desired; once_accepted: a deferred resize "
+           "reserves nothing before the scheduler has found room for it or chosen its victims", "kep-5836 13.3",
+           "kep-5836/newcomer-beside", ("evict_pod", "ignore_unactuated", "once_accepted")),
     Switch("resize.supersede", "follow_spec", "what a pod counts for whose deferred resize is replaced by another",
            "kep-5836 13.2", "kep-5836/superseded", ("follow_spec", "hold_max_until_resolved")),
     Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by allocated resources, as the "

@@ -216,7 +216,9 @@ ROWS = {
     "resize.accounting": Row(("per_container",)),
     "resize.update_order": Row(("queue_first",), {"one_step": "nothing comes between the two"}),
     "resize.group_member": Row(("individual",)),
-    "resize.reserved_space": Row(("evict_pod",)),
+    "resize.reserved_space": Row(("evict_pod",), {
+        "once_accepted": "lets the newcomer in as well, and equals: `kep-5836/beside-deferred`",
+    }),
     "resize.supersede": Row(("hold_max_until_resolved",)),
     "resize.reprieve_uses_allocated": Row((False,)),
     "resize.feasibility": Row(("admission",)),

@@ -63,6 +63,27 @@ def test_kep_5836_4_1_a_resize_that_shifts_capacity_between_containers_counts_by
     assert info.requests.amounts["cpu"] == counts
 
 
+def test_a_deferred_resize_counts_once_it_is_accepted_and_until_another_is_asked_for(a):
+    accounting = accounting_of(Switches({"resize.reserved_space": "once_accepted"}))
+
+    def counts(pod):
+        info = PodInfo(pod)
+        accounting.apply(info)
+        return info.requests.amounts["cpu"]
+
+    deferred = two_containers(a, "Deferred")
+    spec = replace(deferred.spec, containers=(deferred.spec.containers[0], Container(name="b", resources=asks(500))))
+    other = replace(deferred, spec=spec)
+    before, accepted = counts(deferred), accounting.accept(deferred)
+
+    assert (before, accepted.requests.amounts["cpu"]) == (400, 600)
+    assert (counts(deferred), accounting.accept(deferred)) == (600, None)
+    assert counts(two_containers(a)) == 600  # waits no more: as every pod
+    assert counts(other) == 400
+    accounting.forget(deferred.metadata.uid)
+    assert counts(deferred) == 400
+
+
 def test_a_whole_pod_that_its_node_calls_infeasible_counts_what_it_has(a):
     pod = two_containers(a, "Infeasible")
     pod = replace(
