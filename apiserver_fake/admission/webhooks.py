@@ -1,5 +1,7 @@
 """Admission webhooks as values: what is configured, what is sent, what an answer means, what a write was answered.
 
+Upstream's plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+
 A webhook is called before its write enters the commit, about the object as it would become; the answers are kept in
 the write's `sessions.Session`, and count in the commit only for exactly that object: when another writer came in
 between, the webhooks are called again. Nothing here waits or calls.

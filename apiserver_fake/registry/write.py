@@ -527,6 +527,7 @@ class Write:
         meta["namespace"] = request.namespace
 
     def _check_namespace(self, staged: Staged, namespace: str, name: str) -> None:
+        """Raises: NotFound without the namespace, Forbidden while it is being deleted (NamespaceLifecycle)."""
         found = staged.get(NAMESPACES, "", namespace)
         if found is None:
             raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": NAMESPACES})

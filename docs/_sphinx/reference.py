@@ -161,6 +161,13 @@ def metrics() -> str:
     return markdown()
 
 
+def admission_plugins() -> str:
+    """Every admission plugin that upstream has on by default, and where keplab does what it does."""
+    from admission_plugins import table
+
+    return table()
+
+
 def measures() -> str:
     """Every measure of a run."""
     from services.scenarios.measures.register import reference
@@ -197,5 +204,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "invariants": invariants,
     "kinds": kinds,
     "metrics": metrics,
+    "admission-plugins": admission_plugins,
 }
 """By the name on the page."""

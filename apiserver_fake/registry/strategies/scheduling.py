@@ -146,6 +146,25 @@ def _without_count(spec: Document) -> Document:
     return {**policy, "gang": {n: v for n, v in policy["gang"].items() if n != "minCount"}}
 
 
+def _workload_exists(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+    """Refuse a new group whose Workload, or whose template there, does not exist (PodGroupWorkloadExists).
+
+    Source: upstream `plugin/pkg/admission/podgroup/admission.go`.
+    """
+    reference = new["spec"].get("workloadRef") or {}
+    workload, template = reference.get("workloadName"), reference.get("templateName")
+    if old is not None or not workload or not template:
+        return ()
+    meta = new["metadata"]
+    found = ctx.lookup(WORKLOADS, meta.get("namespace") or ctx.request.namespace, workload)
+    if found is None:
+        raise refused(POD_GROUPS, meta["name"], f'PodGroup rejected: Workload "{workload}" not found')
+    if all(each.get("name") != template for each in _templates(found["spec"])):
+        text = f'PodGroup rejected: PodGroupTemplate "{template}" not found in Workload "{workload}"'
+        raise refused(POD_GROUPS, meta["name"], text)
+    return ()
+
+
 AT = "spec.podGroupTemplates"
 TEMPLATE = Struct(Field("name", required=True, form=label), unique("name"), *GROUP)
 WORKLOAD_REFERENCE = Struct(
@@ -188,6 +207,7 @@ STRATEGIES = {
         Struct(Field("spec", default={}, struct=GROUP_SPEC)),
         has_status=True,
         before_create=require_gate,
+        rules=_workload_exists,
         prepare_status=_prepare_status,
         status_rules=_claims_made,
         on_create=lambda new, ctx: new.update(spec=with_priority(new, new["spec"], ctx)),

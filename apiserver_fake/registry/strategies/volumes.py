@@ -87,6 +87,7 @@ FIXED_TEXT = "spec is immutable after creation except resources.requests and vol
 NO_GROWTH_TEXT = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 )
+"""Of upstream's admission plugin PersistentVolumeClaimResize."""
 
 
 def _create_claim(new: Document, ctx: WriteContext) -> None:

@@ -14,7 +14,7 @@ from services.api.meta import Document
 from services.api.times import parse_time
 
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-"""Copied from the node onto the pod since 1.35 (kubelet-unbinding 3, constraint 7)."""
+"""Copied from the node onto the pod since 1.35, as by PodTopologyLabels (kubelet-unbinding 3, constraint 7)."""
 SUCCESS: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 

@@ -118,6 +118,35 @@ def test_a_group_is_one_thing_of_each_kind(gated, spec, cause):
     assert said(gated, GROUPS, group(**spec)) == [cause]
 
 
+@pytest.mark.parametrize(
+    ("named", "of_template", "why"),
+    [
+        ("w", "workers", ""),
+        ("v", "workers", 'Workload "v" not found'),
+        ("w", "other", 'PodGroupTemplate "other" not found in Workload "w"'),
+    ],
+)
+def test_a_group_is_refused_whose_workload_or_template_does_not_exist(gated, named, of_template, why):
+    """Upstream's plugin PodGroupWorkloadExists."""
+    gated.put(WORKLOADS, workload(template()))
+    new = group(workloadRef={"workloadName": named, "templateName": of_template})
+
+    if not why:
+        assert said(gated, GROUPS, new) == []
+        return
+    with pytest.raises(Forbidden) as refused:
+        gated.create(GROUPS, new)
+    assert refused.value.message == f'podgroups.scheduling.k8s.io "g" is forbidden: PodGroup rejected: {why}'
+
+
+def test_a_group_may_outlive_its_workload(gated):
+    gated.put(WORKLOADS, workload(template()))
+    made = gated.create(GROUPS, group(workloadRef={"workloadName": "w", "templateName": "workers"}))
+    del gated.documents[WORKLOADS, "default", "w"]
+
+    assert changed(gated, GROUPS, made, schedulingPolicy={"gang": {"minCount": 2}}) == []
+
+
 def test_the_mode_all_with_the_basic_policy_is_a_switch(gated):
     gated.switch(gang__all_mode_with_basic="accept")
 
