@@ -40,13 +40,25 @@ def _row(is_on: Callable[[ApiServerSwitches], bool], *paths: str) -> Gated:
 def _pods(spec: str) -> tuple[Gated, ...]:
     """Return what a kind that has a pod's spec there may not say.
 
-    ContainerStopSignals is off in every release, ClusterTrustBundleProjection and PodCertificateRequest before 1.37.
+    ContainerStopSignals is off in every release, ClusterTrustBundleProjection and PodCertificateRequest before 1.37;
+    EnvFiles, HostnameOverride and ImageVolume before 1.35.
     """
     source = f"{spec}.volumes[].projected.sources[]"
+    containers = [f"{spec}.{name}[]" for name in ("containers", "initContainers", "ephemeralContainers")]
     return (
+        _row(
+            _since("1.35"),
+            *(f"{each}.env[].valueFrom.fileKeyRef" for each in containers),
+            f"{spec}.hostnameOverride",
+            f"{spec}.volumes[].image",
+        ),
         _row(_never, *(f"{spec}.{name}[].lifecycle?.stopSignal" for name in ("containers", "initContainers"))),
-        _row(lambda s: not is_before(s.release, "1.37"), f"{source}.clusterTrustBundle", f"{source}.podCertificate"),
+        _row(_since("1.37"), f"{source}.clusterTrustBundle", f"{source}.podCertificate"),
     )
+
+
+def _since(release: str) -> Callable[[ApiServerSwitches], bool]:
+    return lambda switches: not is_before(switches.release, release)
 
 
 def _never(switches: ApiServerSwitches) -> bool:
@@ -121,11 +133,14 @@ GATED: dict[str, tuple[Gated, ...]] = {
         _row(_never, "spec.podGroupTemplates[].schedulingConstraints"),
     ),
     # VolumeLimitScaling, on from 1.37.
-    "csidrivers.storage.k8s.io": (
-        _row(lambda s: not is_before(s.release, "1.37"), "spec.preventPodSchedulingIfMissing"),
-    ),
+    "csidrivers.storage.k8s.io": (_row(_since("1.37"), "spec.preventPodSchedulingIfMissing"),),
     # CrossNamespaceVolumeDataSource; of a reference into another namespace nothing is kept.
     "persistentvolumeclaims": (_row(_never, "spec.dataSourceRef!.namespace"),),
+    "leases.coordination.k8s.io": (_row(_never, "spec.strategy", "spec.preferredHolder"),),  # CoordinatedLeaderElection
+    # HPAConfigurableTolerance, on from 1.35.
+    "horizontalpodautoscalers.autoscaling": (
+        _row(_since("1.35"), *(f"spec.behavior.{way}.tolerance" for way in ("scaleUp", "scaleDown"))),
+    ),
     "pods": _pods("spec"),
     "podtemplates": _pods("template.spec"),
     "cronjobs.batch": _pods("spec.jobTemplate.spec.template.spec"),

@@ -168,6 +168,13 @@ def admission_plugins() -> str:
     return table()
 
 
+def fields() -> str:
+    """How many fields of the served schema are read, dropped and kept without effect, and which those are."""
+    from fields import table
+
+    return table()
+
+
 def measures() -> str:
     """Every measure of a run."""
     from services.scenarios.measures.register import reference
@@ -205,5 +212,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "kinds": kinds,
     "metrics": metrics,
     "admission-plugins": admission_plugins,
+    "fields": fields,
 }
 """By the name on the page."""

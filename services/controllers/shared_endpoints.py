@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from services.api.kinds.endpointslice import Endpoint, EndpointConditions, EndpointPort
+from services.api.kinds.endpointslice import Endpoint, EndpointConditions, EndpointHints, EndpointPort, Place
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.service import Service, ServicePort
@@ -74,14 +74,28 @@ def endpoint_of(pod: Pod, service: Service, node: Node | None) -> Endpoint:
     ready = service.spec.publish_not_ready_addresses or (is_serving and not is_leaving)
     named = pod.spec.hostname and pod.spec.subdomain == service.metadata.name
     meta = pod.metadata
+    zone = node.metadata.labels.get(ZONE_LABEL) if node is not None else None
     return Endpoint(
         addresses=(pod.status.pod_ip,),
         conditions=EndpointConditions(ready=ready, serving=is_serving, terminating=is_leaving),
         hostname=pod.spec.hostname if named else None,
         target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
         node_name=pod.spec.node_name,
-        zone=node.metadata.labels.get(ZONE_LABEL) if node is not None else None,
+        zone=zone,
+        hints=_hints(service, pod.spec.node_name, zone) if ready else None,
     )
+
+
+def _hints(service: Service, node: str, zone: str | None) -> EndpointHints | None:
+    """Return who is to send to a ready endpoint: its zone, and its node where the Service prefers that.
+
+    Source: KEP-4444, KEP-3015 (PreferSameNode names the zone as well, for proxies that know zones alone).
+    """
+    if not service.spec.traffic_distribution:
+        return None
+    zones = (Place(name=zone),) if zone is not None else ()
+    nodes = (Place(name=node),) if node and service.spec.traffic_distribution == "PreferSameNode" else ()
+    return EndpointHints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
 
 
 def ports_of(service: Service, pod: Pod) -> Ports:

@@ -4,31 +4,11 @@ Source: upstream `pkg/apis/coordination/validation/validation.go`.
 """
 
 from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, forbidden, qualified_name, unsupported
+from apiserver_fake.validation.fields import Field, Struct
 from services.api.meta import Document
 
-STRATEGY = "OldestEmulationVersion"
-
-
-def _strategy(name: str, path: str, report: Report) -> Causes:
-    # The member is named twice, as upstream does.
-    if "/" in name:
-        yield from qualified_name(f"{path}.strategy", name)
-    elif name != STRATEGY:
-        yield unsupported(f"{path}.strategy", name, (STRATEGY,))
-
-
-def _preferred(spec: Document, at: str, report: Report) -> Causes:
-    if spec.get("preferredHolder") and not spec.get("strategy"):
-        yield forbidden(f"{at}preferredHolder", "may only be specified if `strategy` is defined")
-
-
 SPEC = Struct(
-    Field("leaseDurationSeconds", minimum=1, text="must be greater than 0"),
-    Field("leaseTransitions", minimum=0),
-    Field("strategy", rule=_strategy),
-    _preferred,
+    Field("leaseDurationSeconds", minimum=1, text="must be greater than 0"), Field("leaseTransitions", minimum=0)
 )
 
 

@@ -18,6 +18,19 @@ class EndpointConditions(View, frozen=True):
     terminating: bool | None = None
 
 
+class Place(View, frozen=True):
+    """A zone or a node that an endpoint is meant for, by its name."""
+
+    name: str = ""
+
+
+class EndpointHints(View, frozen=True):
+    """Which zones and nodes are to send to an endpoint rather than others."""
+
+    for_zones: tuple[Place, ...] = ()
+    for_nodes: tuple[Place, ...] = ()
+
+
 class Endpoint(View, frozen=True):
     """One backend of the service."""
 
@@ -27,6 +40,7 @@ class Endpoint(View, frozen=True):
     target_ref: ObjectReference | None = None
     node_name: str | None = None
     zone: str | None = None
+    hints: EndpointHints | None = None
 
 
 class EndpointPort(View, frozen=True):

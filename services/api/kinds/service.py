@@ -25,6 +25,7 @@ class ServiceSpec(View, frozen=True):
     allocate_load_balancer_node_ports: bool = True
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     publish_not_ready_addresses: bool = False
+    traffic_distribution: str = ""
 
 
 class Service(ObjectView, frozen=True):

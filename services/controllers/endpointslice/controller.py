@@ -1,9 +1,10 @@
 """Keep slices of endpoints of every Service that selects pods: where they are reached and which of them are ready.
 
 A pod that becomes unready, terminates, ends or is unbound changes or leaves its slice with that very change. Addresses
-are IPv4 ones, as emulated nodes give out no others; hints about zones are not made.
+are IPv4 ones, as emulated nodes give out no others. Hints say which zones and nodes a Service's `trafficDistribution`
+wants to send to an endpoint; nothing routes by them here.
 Source: controllers 19; upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
-`staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672.
+`staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672, KEP-4444, KEP-3015.
 """
 
 from collections import Counter

@@ -38,6 +38,7 @@ FULL = {
     CLAIM_TEMPLATES: {"spec": {"spec": CLAIM_SPEC}},
     CLASSES: {"spec": {"extendedResourceName": "a/b"}},
     SLICES: {"spec": {"driver": "d", "sharedCounters": [{}], "perDeviceNodeSelection": True, "devices": [DEVICE]}},
+    "horizontalpodautoscalers.autoscaling": {"spec": {"behavior": {"scaleUp": {"tolerance": "0.2"}}}},
     POD_GROUPS: {"spec": {"resourceClaims": [{}]}, "status": {"resourceClaimStatuses": [{}]}},
     WORKLOADS: {"spec": {"podGroupTemplates": [{"name": "t", "resourceClaims": [{}]}]}},
 }  # fmt: skip
@@ -55,7 +56,7 @@ def written(world, resource, new, old=None):
 
 
 def all_off(world):
-    world.switch(**dict.fromkeys(GATES, False), reserved_for__mode="pods")
+    world.switch(**dict.fromkeys(GATES, False), reserved_for__mode="pods", emulate__version="1.34")
 
 
 POD = {
@@ -83,6 +84,10 @@ UNKNOWN = {
     "csidrivers.storage.k8s.io": (
         {"spec": {"preventPodSchedulingIfMissing": True, "attachRequired": True}},
         {"spec": {"attachRequired": True}},
+    ),
+    "leases.coordination.k8s.io": (
+        {"spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "b", "holderIdentity": "a"}},
+        {"spec": {"holderIdentity": "a"}},
     ),
     "persistentvolumeclaims": ({"spec": {"dataSourceRef": ELSEWHERE, "a": 1}}, {"spec": {"a": 1}}),
     "pods": ({"spec": POD}, {"spec": LEFT_OF_POD}),
@@ -127,6 +132,26 @@ def test_fields_whose_gates_are_on_from_the_next_release_stay_in_it(world):
     assert "stopSignal" not in str(written(world, "pods", pod))
 
 
+NEW_IN_1_35 = {
+    "spec": {
+        "hostnameOverride": "h",
+        "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}, {"name": "B"}]}],
+        "volumes": [{"name": "v", "image": {"reference": "i"}}, {"name": "w", "emptyDir": {}}],
+    }
+}
+
+
+def test_fields_of_pods_whose_gates_came_on_in_1_35_are_dropped_before(world):
+    assert written(world, "pods", NEW_IN_1_35) == NEW_IN_1_35
+
+    world.switch(emulate__version="1.34")
+
+    assert written(world, "pods", NEW_IN_1_35)["spec"] == {
+        "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {}}, {"name": "B"}]}],
+        "volumes": [{"name": "v"}, {"name": "w", "emptyDir": {}}],
+    }
+
+
 def test_with_all_gates_off_nothing_is_left_but_what_needs_none(world):
     all_off(world)
 
@@ -142,6 +167,7 @@ def test_with_all_gates_off_nothing_is_left_but_what_needs_none(world):
         CLASSES: {"spec": {}},
         SLICES: {"spec": {"driver": "d", "devices": [
             {"name": "d", "capacity": {"m": {"value": "1"}}, "attributes": {"x": {}, "y": {"int": 1}}}]}},
+        "horizontalpodautoscalers.autoscaling": {"spec": {"behavior": {"scaleUp": {}}}},
         POD_GROUPS: {"spec": {}, "status": {}},
         WORKLOADS: {"spec": {"podGroupTemplates": [{"name": "t"}]}},
     }  # fmt: skip

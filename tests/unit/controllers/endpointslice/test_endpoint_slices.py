@@ -63,6 +63,32 @@ def seen(world, document, name="web-abcde"):
     world.put({**document, "metadata": {**document["metadata"], "name": name}})
 
 
+@pytest.mark.parametrize(
+    ("distribution", "hints"),
+    [
+        ("PreferClose", {"for_zones": ["a"]}),
+        ("PreferSameZone", {"for_zones": ["a"]}),
+        ("PreferSameNode", {"for_zones": ["a"], "for_nodes": ["n1"]}),
+    ],
+)
+def test_a_services_traffic_distribution_becomes_hints_of_its_ready_endpoints(
+    world, an_endpoint, a_pod, distribution, hints
+):
+    unready = {"podIP": "10.0.0.2", "conditions": [{"type": "Ready", "status": "False"}]}
+    (made,) = looked(
+        world, a_service(trafficDistribution=distribution), an_endpoint("p1"), a_pod("p2", node="n1", status=unready)
+    ).created
+
+    first, second = made["endpoints"]
+    names = {"for_zones": "forZones", "for_nodes": "forNodes"}
+    assert first["hints"] == {names[of]: ({"name": each[0]},) for of, each in hints.items()}
+    assert "hints" not in second
+
+    seen(world, made)
+    (changed,) = looked(world, a_service()).changed.values()
+    assert all("hints" not in each for each in changed["endpoints"])
+
+
 def test_a_ready_pod_is_an_endpoint_of_its_node_and_zone(world, an_endpoint):
     (made,) = looked(world, a_service(labels={"team": "x"}), an_endpoint("p1")).created
 

@@ -140,13 +140,9 @@ CORE = [
       f'reportingComponent: Invalid value: "": {NAME_PART_TEXT}',
       'reportingInstance: Invalid value: "": can have at most 128 characters',
       "action: Required value", "reason: Required value"]),
-    ("leases.coordination.k8s.io", lease(leaseDurationSeconds=0, leaseTransitions=-1, strategy="Mine",
-                                         preferredHolder="a"),
+    ("leases.coordination.k8s.io", lease(leaseDurationSeconds=0, leaseTransitions=-1),
      ["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
-      "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
-      'spec.strategy.strategy: Unsupported value: "Mine": supported values: "OldestEmulationVersion"']),
-    ("leases.coordination.k8s.io", lease(preferredHolder="a"),
-     ["spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"]),
+      "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"]),
 ]  # fmt: skip
 SERVICES = [
     ("services", service(ports=[]), ["spec.ports: Required value"]),
