@@ -8,6 +8,7 @@ Source: dra-core 0.1; kep-5194 2; upstream `dropDisabledFields` in `pkg/registry
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from apiserver_fake.strategy import WriteContext
@@ -163,12 +164,17 @@ def drop_disabled(resource: str, old: Document | None, new: Document, ctx: Write
 
     The document's top-level members are assigned anew, what lies deeper is copied where it changes.
     """
-    for row in GATED.get(resource, ()):
-        if row.is_on(ctx.switches) or (old is not None and any(_has(old, path) for path in row.paths)):
+    for row in _off(resource, ctx.switches):
+        if old is not None and any(_has(old, path) for path in row.paths):
             continue
         for path in row.paths:
             if path[0] in new and (changed := _without(new[path[0]], path[1:])) is not new[path[0]]:
                 new[path[0]] = changed
+
+
+@cache
+def _off(resource: str, switches: ApiServerSwitches) -> tuple[Gated, ...]:
+    return tuple(row for row in GATED.get(resource, ()) if not row.is_on(switches))
 
 
 def _has(value: Any, path: Path) -> bool:
