@@ -28,6 +28,7 @@ from apiserver_fake.schema.mistakes import (
 )
 from services.api.errors import BadRequest
 from services.api.meta import Document
+from services.api.quantity import canonical
 
 _PREFIX = "#/components/schemas/"
 
@@ -269,7 +270,7 @@ _PLAIN_TYPES: dict[tuple[str, str], Any] = {
     ("boolean", ""): bool,
     ("int-or-string", ""): _INT32 | str,
     ("quantity", ""): Annotated[
-        str, msgspec.Meta(pattern=r"^[+-]?[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,9})?\Z")
+        str, msgspec.Meta(pattern=r"^(0|-?[1-9][0-9]*(?<!000)[numkMGTPE]?|[1-9][0-9]{0,2}[KMGTPE]i)\Z")
     ],
     ("time", ""): Annotated[str, msgspec.Meta(pattern=_MOMENT + r"(\.\d{6})?Z\Z")],
     ("time", "micro"): Annotated[str, msgspec.Meta(pattern=_MOMENT + r"\.\d{6}Z\Z")],
@@ -357,7 +358,7 @@ def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str], 
         case "quantity":
             if quantity_mistake(value):
                 raise _Mismatch(path, "quantity", value)
-            return value.strip() if isinstance(value, str) else repr(value)
+            return canonical(value.strip() if isinstance(value, str) else repr(value))
         case "time":
             if not isinstance(value, str) or wrong_time(value, is_micro=shape.form == "micro"):
                 raise _Mismatch(path, "time", value)

@@ -13,8 +13,11 @@ _FORM = re.compile(r"([+-]?)(\d{0,64})(?:\.(\d{0,64}))?(?:([KMGTPE]i|[numkMGTPE]
 _LIMIT = 2**63
 
 
-def _nano(text: str) -> int:
-    """Return the value in billionths, exactly (rounded up below a billionth)."""
+def nano(text: str) -> int:
+    """Return the value in billionths, exactly (rounded up below a billionth).
+
+    Raises: ValueError naming the text when it is malformed or beyond 63 bits.
+    """
     match = _FORM.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         raise ValueError(f"quantity {text!r}: want a number with a suffix such as 100m, 1Gi or 1e3")
@@ -40,7 +43,7 @@ def milli(text: str) -> int:
 
     Raises: ValueError naming the text when it is malformed or beyond 63 bits.
     """
-    return -(-_nano(text) // 10**6)
+    return -(-nano(text) // 10**6)
 
 
 @lru_cache(maxsize=8192)
@@ -49,7 +52,7 @@ def units(text: str) -> int:
 
     Raises: ValueError naming the text when it is malformed or beyond 63 bits.
     """
-    return -(-_nano(text) // 10**9)
+    return -(-nano(text) // 10**9)
 
 
 def amount(resource: str, text: str) -> int:
@@ -77,23 +80,23 @@ def canonical(text: str) -> str:
     """
     match = _FORM.fullmatch(text)
     try:
-        nano = _nano(text)
+        value = nano(text)
     except ValueError:
         return text
     assert match is not None
     suffix, exponent = match[4], match[5]
-    sign, nano = ("-", -nano) if nano < 0 else ("", nano)
-    if suffix in _BINARY and nano >= 1024 * 10**9:
-        value = -(-nano // 10**9)
+    sign, value = ("-", -value) if value < 0 else ("", value)
+    if suffix in _BINARY and value >= 1024 * 10**9:
+        whole = -(-value // 10**9)
         for name in reversed(_BINARY):
-            if value % _BINARY[name] == 0:
-                return f"{sign}{value // _BINARY[name]}{name}"
-        return f"{sign}{value}"
-    if not nano:
+            if whole % _BINARY[name] == 0:
+                return f"{sign}{whole // _BINARY[name]}{name}"
+        return f"{sign}{whole}"
+    if not value:
         return "0"
     power = -9
-    while power < 18 and nano % 1000 == 0:
-        nano, power = nano // 1000, power + 3
+    while power < 18 and value % 1000 == 0:
+        value, power = value // 1000, power + 3
     if exponent is not None:
-        return f"{sign}{nano}" if not power else f"{sign}{nano}e{power}"
-    return f"{sign}{nano}{_POWERS[power]}"
+        return f"{sign}{value}" if not power else f"{sign}{value}e{power}"
+    return f"{sign}{value}{_POWERS[power]}"

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
 from services.api.kwok.definitions import resources as kwok_resources
 from services.api.meta import Document, Resource
+from services.api.quantity import nano
 from services.api.resources import resources
 from services.scenarios.script.declaration import Argument, Declaration
 from services.scenarios.script.value_types import parse_duration, suggestion, words_of
@@ -46,7 +47,7 @@ MODES: Final[Mapping[str, str]] = {
     "always": "from here to the end of the scenario, which goes on meanwhile",
 }
 OPERATORS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_OPS, "as numbers when both are, else as texts"),
+    **dict.fromkeys(_OPS, "as numbers or quantities when both are, else as texts"),
     "~": "contains; `each` only",
 }
 PATHS: Final[Mapping[str, str]] = {
@@ -214,13 +215,15 @@ def _text(value: Any) -> str:
 
 
 def compare(seen: str, op: str, wanted: str) -> bool:
-    """Compare as numbers when both are, else as texts; `~` is: contains."""
+    """Compare as numbers or quantities when both are, else as texts; `~` is: contains."""
     if op == "~":
         return wanted in seen
-    try:
-        return _OPS[op](float(seen), float(wanted))
-    except ValueError:
-        return _OPS[op](seen, wanted)
+    for number in (float, nano):
+        try:
+            return _OPS[op](number(seen), number(wanted))
+        except ValueError:
+            continue
+    return _OPS[op](seen, wanted)
 
 
 def lookup(document: Any, path: str) -> Any:

@@ -38,7 +38,7 @@ def test_what_is_put_into_capacity_is_allocatable_within_ten_seconds_and_goes_wh
             shown.append(await allocatable(world))
         return shown
 
-    assert simulate(scenario, **WATCHED) == ["1000", "7", None]
+    assert simulate(scenario, **WATCHED) == ["1k", "7", None]
 
 
 def test_a_kubelet_that_does_not_watch_its_node_sees_it_with_its_next_report(simulate):

@@ -19,7 +19,7 @@ class World:
 def _pod(name, phase, node="", **status):
     return {
         "metadata": {"name": name, "labels": {"app": "web"}},
-        "spec": {"nodeName": node},
+        "spec": {"nodeName": node, "overhead": {"memory": "1Gi"}},
         "status": {"phase": phase, **status},
     }
 
@@ -42,6 +42,9 @@ WORLD = World(
         ("each pods name=web-1 status.unbindCount < 10", True),
         ("each pods name=absent phase == Running", False),
         ("created pods name=web-* == 2", True),
+        ("each pods name=x spec.overhead.memory == 1024Mi", True),
+        ("each pods name=x spec.overhead.memory >= 900Mi", True),
+        ("each pods name=x spec.overhead.memory < 1G", False),
     ],
 )
 def test_an_expectation_is_judged_over_what_is_stored(text, holds):
