@@ -340,6 +340,32 @@ def test_19_what_is_written_raw_stands_as_it_was_given_and_in_the_event_log(data
     assert [(line["data"]["verb"], line["obj"]["name"]) for line in written] == [("put", "old"), ("del", "old")]
 
 
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: login, namespace: default}\ndata: {password: aHVzaC1odXNo}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("export",), ("snapshot", "export", "kept"), ("record", "--format", "kwok", "--duration", "1s")],
+    ids=lambda words: words[0],
+)
+def test_values_of_secrets_are_written_when_that_is_asked_for_into_a_file_of_its_owner(data, tmp_path, words):
+    keplab("import", "-", "--data", data, stdin=SECRET)
+    if words[0] == "snapshot":
+        keplab("snapshot", "save", "kept", "--data", data)
+
+    seen = {}
+    for asked in ((), ("--secrets",)):
+        path = tmp_path / f"{len(asked)}.yaml"
+        keplab(*words, "-o", path, *asked, "--data", data)
+        assert path.stat().st_mode & 0o777 == 0o600
+        objects = read(path)[0]
+        (seen[asked],) = [each for each in objects if each["metadata"]["name"] == "login" and each["kind"] == "Secret"]
+
+    assert list(seen[()]["data"]) == ["password"]
+    assert "aHVzaC1odXNo" not in str(seen[()])
+    assert seen["--secrets",]["data"]["password"] == "aHVzaC1odXNo"
+
+
 def test_an_export_goes_through_a_pipe_into_an_import(data):
     written = keplab("export", "-o", "-", "--kinds", "namespaces", "--data", data)
 
@@ -375,6 +401,8 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
             "--format kubectl: it has no changes; `keplab export` writes it",
         ),
         (("export", "-o", "-", "--anonymise", "SALT"), "--anonymise: the file is read again; want -o FILE"),
+        (("export", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: of a cluster the values of Secrets"),
+        (("record", "-o", "x", "--secrets", "--kubeconfig", "k"), "--secrets: of a cluster the values of Secrets"),
         (("export", "-o", "/nowhere/x"), "cannot write /nowhere/x: No such file or directory"),
         (("import", "gone.yaml"), "gone.yaml: No such file or directory"),
         (("import",), "want files or --kubeconfig"),

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from services.cli.exchange.files import access_of, anonymise_option, cluster_options, format_option, writing
+from services.cli.exchange.files import (
+    access_of,
+    anonymise_option,
+    check_secrets,
+    cluster_options,
+    format_option,
+    secrets_option,
+    writing,
+)
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.cluster import Cluster
@@ -40,6 +48,7 @@ Examples:
 @format_option("the format to write; kwok unless said", default="kwok")
 @anonymise_option
 @cluster_options
+@secrets_option
 @data_option
 def COMMAND(  # noqa: N802
     path: Path,
@@ -50,12 +59,15 @@ def COMMAND(  # noqa: N802
     as_user: str,
     kinds: str,
     selector: str,
+    has_secrets: bool,
     data: Path,
 ) -> int:
     """Write the objects of the mesh, or of a cluster, for other tools.
 
-    Of a cluster nothing but get and list is asked, and what Secrets hold is left out.
+    Of a cluster nothing but get and list is asked. The values of Secrets are left out unless --secrets is given; their
+    names and keys are written. The file's owner alone may read it.
     """
+    check_secrets(has_secrets, kubeconfig)
     with refusing(Refused):
         access = access_of(kubeconfig, context, data)
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
@@ -73,7 +85,7 @@ def COMMAND(  # noqa: N802
         plain = path if is_stream and salt is None else path.with_name(f".part.{path.name}")
         try:
             code = asyncio.run(
-                _export(access, as_user, names, selector, plain, path, format_name, is_own=kubeconfig is None)
+                _export(access, as_user, names, selector, plain, path, format_name, has_secrets=has_secrets)
             )
             if salt is not None:
                 anonymise_files([Source(plain)], key, path, format_name)
@@ -94,13 +106,13 @@ async def _export(
     shown: Path,
     format_name: str,
     *,
-    is_own: bool,
+    has_secrets: bool,
 ) -> int:
     clock = RealClock()
     async with Cluster(access, as_user=as_user) as cluster:
         kinds = [each for each in await cluster.kinds(names) if names or each.name not in LEFT_OUT]
         with writing(path, format_name, clock.wall()) as writer:
-            recorder = Recorder(cluster, writer, clock, selector=selector, has_secrets=is_own)
+            recorder = Recorder(cluster, writer, clock, selector=selector, has_secrets=has_secrets)
             await recorder.snapshot(kinds)
     for line in recorder.failures:
         click.echo(f"left out: {line}", err=True)

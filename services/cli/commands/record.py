@@ -13,7 +13,14 @@ import click
 import msgspec
 
 from services.api.times import format_time
-from services.cli.exchange.files import access_of, anonymise_option, cluster_options, writing
+from services.cli.exchange.files import (
+    access_of,
+    anonymise_option,
+    check_secrets,
+    cluster_options,
+    secrets_option,
+    writing,
+)
 from services.cli.mesh_state import parts_of, transport_of
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from services.exchange.anonymiser import Anonymising, read_salt, shift_of
@@ -43,8 +50,9 @@ Examples:
   keplab replay day.yaml --virtual                          and again, in virtual time
 
 \b
-First all objects are written, then each change with its time. Of a cluster nothing but get, list and watch is asked,
-and what Secrets hold is left out. The file can be read however the recording ends.
+First all objects are written, then each change with its time. Of a cluster nothing but get, list and watch is asked.
+The values of Secrets are left out, of the mesh unless --secrets is given, and the file's owner alone may read it. It
+can be read however the recording ends.
 """
 BY_NAME = {".keprec": "keprec", ".yaml": "kwok", ".yml": "kwok", ".jsonl": "kss", ".json": "kss", ".sktrace": "sktrace"}
 """What is written into files whose names end so, unless it is said."""
@@ -64,6 +72,7 @@ SIMULATORS = {"kss": "kss-record"}
 @click.option("--duration", default="", metavar="DURATION", help="how long, for example 60s [until Ctrl-C]")
 @anonymise_option
 @cluster_options
+@secrets_option
 @data_option
 def COMMAND(  # noqa: N802
     path: Path,
@@ -75,12 +84,14 @@ def COMMAND(  # noqa: N802
     as_user: str,
     kinds: str,
     selector: str,
+    has_secrets: bool,
     data: Path,
 ) -> int:
     """Write what becomes of the mesh, or of a cluster, as it happens.
 
     It ends after --duration or with Ctrl-C, and what was written until then is a whole recording.
     """
+    check_secrets(has_secrets, kubeconfig)
     with refusing(Refused, StateError, ValueError):
         seconds = parse_duration(duration) if duration else None
         if not format_name:
@@ -99,9 +110,7 @@ def COMMAND(  # noqa: N802
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         made: list[Recorder] = []
         with suppress(KeyboardInterrupt):
-            asyncio.run(
-                _record(access, as_user, names, selector, path, format_name, seconds, kubeconfig is None, made, key)
-            )
+            asyncio.run(_record(access, as_user, names, selector, path, format_name, seconds, has_secrets, made, key))
     for recorder in made:
         for line in recorder.failures:
             click.echo(f"left out: {line}", err=True)
@@ -117,7 +126,7 @@ async def _record(
     path: Path,
     format_name: str,
     seconds: float | None,
-    is_own: bool,
+    has_secrets: bool,
     made: list[Recorder],
     key: bytes,
 ) -> None:
@@ -128,7 +137,7 @@ async def _record(
         shift_s = shift_of(key) if key and format_name != "kwok" else 0.0
         with writing(path, format_name, clock.wall() + shift_s) as writer:
             shown = Anonymising(writer, key, shift_s) if key else writer
-            recorder = Recorder(cluster, shown, clock, selector=selector, has_secrets=is_own)
+            recorder = Recorder(cluster, shown, clock, selector=selector, has_secrets=has_secrets)
             made.append(recorder)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

@@ -19,7 +19,7 @@ import click
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Api
 from services.cli.mesh_state import transport_of
-from services.cli.output import no_mesh
+from services.cli.output import fail, no_mesh
 from services.client.client import Client
 from services.exchange.anonymiser import anonymise_files, read_salt
 from services.exchange.format import Format, Writer, format_named, formats
@@ -95,6 +95,18 @@ def cluster_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def secrets_option(command: F) -> F:
+    """Give a command `--secrets`; the parameter is called `has_secrets`."""
+    text = "write the values of the mesh's Secrets too"
+    return click.option("--secrets", "has_secrets", is_flag=True, help=text)(command)
+
+
+def check_secrets(has_secrets: bool, kubeconfig: Path | None) -> None:
+    """End the command that is to write the values of a cluster's Secrets."""
+    if has_secrets and kubeconfig is not None:
+        fail("--secrets: of a cluster the values of Secrets are never written")
 
 
 def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
