@@ -80,8 +80,8 @@ class Holds:
 
 
 @asynccontextmanager
-async def running_server(**config: Any) -> AsyncIterator[ApiServer]:
-    """Run an API server in this process, with REST on a free port."""
+async def running_server(rest_port: int = 0, **config: Any) -> AsyncIterator[ApiServer]:
+    """Run an API server in this process, with REST on this port; 0: on a free one."""
     clock, random = RealClock(), seeded_random(1)
     seams = Seams(
         component="apiserver",
@@ -95,7 +95,7 @@ async def running_server(**config: Any) -> AsyncIterator[ApiServer]:
         sockets=UnixSockets(),
     )
     component = build(
-        ApiServerConfig(engine="memory", grpc_port=None, rest_port=0, cluster_objects=True, **config), seams
+        ApiServerConfig(engine="memory", grpc_port=None, rest_port=rest_port, cluster_objects=True, **config), seams
     )
     running = asyncio.create_task(component.run())
     while not component.is_ready:
