@@ -5,8 +5,6 @@ READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 HOURS ?= 1
-N ?= 200
-SEED ?= 0
 WORKERS ?= 0
 KILLS ?= 500
 
@@ -77,7 +75,7 @@ soak: $(READY) ## HOURS=1 (or a part of one) of churn and faults; what grows is 
 	$(BIN)/keplab bench soak --hours $(HOURS)
 
 mutants: $(READY) ## change the product in N=200 places (SEED=0), one at a time, and see whether tests notice; resumable; WORKERS=0: all cores
-	$(BIN)/python -m tests.mutation --n $(N) --seed $(SEED) --workers $(WORKERS)
+	$(BIN)/python -m tests.mutation --n $(or $(N),200) --seed $(or $(SEED),0) --workers $(WORKERS)
 
 seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes; with ALL=1 every scenario, SEEDS=20 times, without; resumable
 ifdef ALL
