@@ -44,6 +44,8 @@ _PACKAGES = {
     "": "core",
     "apps": "apps",
     "admissionregistration.k8s.io": "admissionregistration",
+    "apiextensions.k8s.io": "apiextensions",
+    "apiregistration.k8s.io": "apiregistration",
     "authentication.k8s.io": "authentication",
     "authorization.k8s.io": "authorization",
     "autoscaling": "autoscaling",
@@ -128,7 +130,8 @@ def _value(of: str, raw: int | bytes, depth: int) -> Any:
         case "bytes":
             return base64.b64encode(_bytes(raw)).decode("ascii")
         case "double":
-            return struct.unpack("<d", _bytes(raw))[0]
+            number: float = struct.unpack("<d", _bytes(raw))[0]
+            return int(number) if number.is_integer() else number
         case "quantity":
             return _bytes(_plain(_bytes(raw)).get(1)).decode("utf-8")
         case "int-or-string":
@@ -149,8 +152,25 @@ def _value(of: str, raw: int | bytes, depth: int) -> Any:
         case "json":
             inner = _bytes(_plain(_bytes(raw)).get(1))
             return msgspec.json.decode(inner) if inner else None
+        case "schema-or-list" | "schema-or-bool" | "schema-or-texts":
+            return _schema_or(of, _bytes(raw), depth)
         case _:
             return _message(of, _bytes(raw), depth + 1)
+
+
+SCHEMA = "apiextensions.JSONSchemaProps"
+
+
+def _schema_or(of: str, data: bytes, depth: int) -> Any:
+    """Return a schema, or what may stand in its place: a list of schemas, a bool, a list of texts."""
+    parts = list(wire(data))
+    schema = next((raw for number, raw in parts if number == (2 if of == "schema-or-bool" else 1)), None)
+    if schema is not None:
+        return _message(SCHEMA, _bytes(schema), depth + 1)
+    if of == "schema-or-bool":
+        return any(_number(raw) for _, raw in parts)
+    others = [_bytes(raw) for number, raw in parts if number == 2]
+    return [each.decode() if of == "schema-or-texts" else _message(SCHEMA, each, depth + 1) for each in others]
 
 
 def _message(name: str, data: bytes, depth: int) -> Document:
@@ -266,6 +286,15 @@ def _field(number: int, of: str, value: Any) -> bytes:
             return tagged(number, numbered(1, duration(value).nanos))
         case "json":
             return tagged(number, tagged(1, msgspec.json.encode(value)))
+        case "schema-or-bool" if isinstance(value, bool):
+            return tagged(number, numbered(1, value))
+        case "schema-or-bool":
+            return tagged(number, numbered(1, 1) + _field(2, SCHEMA, value))
+        case "schema-or-list" | "schema-or-texts" if isinstance(value, list):
+            item = SCHEMA if of == "schema-or-list" else "string"
+            return tagged(number, b"".join([_field(2, item, each) for each in value]))
+        case "schema-or-list" | "schema-or-texts":
+            return tagged(number, _field(1, SCHEMA, value))
         case _:
             return tagged(number, _encoded(of, value))
 

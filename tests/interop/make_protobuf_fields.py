@@ -2,7 +2,8 @@
 
     python tests/interop/make_protobuf_fields.py /usr/share/gocode/src > apiserver_fake/rest/protobuf_fields.json
 
-The folder is where Debian's `golang-k8s-api-dev` and `golang-k8s-apimachinery-dev` put the sources. The Go
+The folder is where Debian's `golang-k8s-api-dev` and `golang-k8s-apimachinery-dev` put the sources, those of
+`apiextensions-apiserver` and `kube-aggregator` beside them. The Go
 types are read and not the .proto files, because only they say which fields are pointers (whose zero is a
 value) and which are left out of JSON when empty.
 """
@@ -34,6 +35,8 @@ PACKAGES = {
     "resource": "k8s.io/api/resource/v1",
     "admissionregistration": "k8s.io/api/admissionregistration/v1",
     "meta": "k8s.io/apimachinery/pkg/apis/meta/v1",
+    "apiextensions": "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
+    "apiregistration": "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1",
 }
 ROOTS = [
     "core.Binding", "core.ConfigMap", "core.Event", "core.LimitRange", "core.Namespace", "core.Node", "core.Pod",
@@ -62,12 +65,15 @@ ROOTS = [
     "authorization.SubjectAccessReview", "authorization.LocalSubjectAccessReview",
     "meta.Status", "meta.ListMeta", "meta.PartialObjectMetadata",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
+    "apiextensions.CustomResourceDefinition", "apiregistration.APIService",
 ]  # fmt: skip
 # Types with a JSON form of their own; the decoder knows them by name.
 SPECIAL = {
     "metav1.Time": "time", "Time": "time", "metav1.MicroTime": "microtime", "MicroTime": "microtime",
     "metav1.Duration": "duration", "resource.Quantity": "quantity", "intstr.IntOrString": "int-or-string",
     "ExtraValue": "texts", "metav1.FieldsV1": "json", "FieldsV1": "json", "runtime.RawExtension": "json",
+    "JSON": "json", "JSONSchemaPropsOrArray": "schema-or-list", "JSONSchemaPropsOrBool": "schema-or-bool",
+    "JSONSchemaPropsOrStringArray": "schema-or-texts",
 }  # fmt: skip
 ALIASES = {"metav1": "meta", "v1": "core", "corev1": "core", "apiv1": "core"}
 PRIMITIVE = {
@@ -87,7 +93,9 @@ def read(source: Path):
                 continue
             current = None
             for line in file.read_text().splitlines():
-                if found := re.match(r"^type (\w+) struct \{", line):
+                if found := re.match(r"^type (\w+) struct\{\}", line):
+                    structs[f"{package}.{found[1]}"] = []
+                elif found := re.match(r"^type (\w+) struct \{", line):
                     current = f"{package}.{found[1]}"
                     structs.setdefault(current, [])
                 elif found := re.match(r"^(?:type |\t)(\w+) (=\s+)?([\w\[\].*]+)$", line.split("//")[0].rstrip()):
@@ -116,7 +124,7 @@ def resolve(package, go_type, structs, named):
         return pointer, "map", inner[2]
     prefix, _, name = go_type.rpartition(".")
     full = f"{ALIASES.get(prefix, prefix) if prefix else package}.{name}"
-    if structs.get(full):
+    if full in structs:
         return pointer, "", full
     if full in named:
         inner = resolve(full.split(".")[0], named[full], structs, named)
