@@ -1,7 +1,6 @@
 """Specs of Kubernetes' own end-to-end suite, step by step against a mesh of processes.
 
-Those that a run of `e2e.test` (v1.20) found wrong once, each under its title there. Source: the specs of
-sig-api-machinery, sig-auth, sig-network, sig-node and sig-scheduling.
+Those that a run of `e2e.test` (v1.20) found wrong once, each under its title there.
 """
 
 import base64
