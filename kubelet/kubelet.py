@@ -186,6 +186,7 @@ class Kubelet:
             has_swap=definition.swap_behavior == LIMITED_SWAP,
             evicts=self.switches.evicts_for_resizes,
             has_init_containers=self.switches.resizes_init_containers,
+            keeps_reservations=self.switches.keeps_reservations,
         )
         return ResizeManager(
             self.ledger,
@@ -377,6 +378,8 @@ class Kubelet:
                 self.table.perform(pod, pod.update(new, now), now)
             else:
                 pod.pod = new
+            if self.resizes.rules.keeps_reservations:
+                self.resizes.keep_reservation(pod)
             if known.metadata.generation != new.metadata.generation and self.resizes.is_live(pod):
                 self.resizes.count_request(known, new)
                 if self.resizes.requested(pod, new):

@@ -67,6 +67,7 @@ class KubeletSwitches:
     # resizes
     has_resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
     resize_generation: str = switch("resize.generation")
+    resize_reserved_by: str = switch("resize.reserved_by")
     # the node
     controller_attaches: bool = switch("kubelet.enable_controller_attach_detach")
     lease_duration_s: int = switch("node.lease_duration_s")
@@ -103,6 +104,11 @@ class KubeletSwitches:
     def evicts_for_resizes(self) -> bool:
         """Whether the kubelet evicts for a critical pod's resize: not where only the scheduler does (KEP-5836)."""
         return not (self.has_resize_preemption and self.resize_generation in ("G3", "G4"))
+
+    @property
+    def keeps_reservations(self) -> bool:
+        """Whether the capacity of a resize that the scheduler has accepted is kept for it."""
+        return self.has_resize_preemption and self.resize_reserved_by == "kubelet"
 
 
 def declarable_gates(switches: KubeletSwitches) -> dict[str, bool]:

@@ -47,6 +47,8 @@ class Ledger:
         self.allocatable: Amounts = {name: amount(name, text) for name, text in allocatable.items()}
         self.entries: dict[WorkerKey, Entry] = {}
         self.used: Amounts = dict.fromkeys(self.allocatable, 0)
+        self.reserved: dict[WorkerKey, Amounts] = {}
+        """What is kept besides for pods in `entries`, and nobody else gets."""
         self._ports: dict[tuple[str, int], dict[str, int]] = {}
 
     def change_allocatable(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
@@ -83,6 +85,7 @@ class Ledger:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
+        self.reserved.pop(key, None)
         for name, value in entry.requests.items():
             self.used[name] -= value
         for port, address in _host_ports(entry.pod):
@@ -94,13 +97,30 @@ class Ledger:
                 del self._ports[port]
         return entry
 
+    def reserve(self, key: WorkerKey, amounts: Amounts) -> None:
+        """Keep so much more for an admitted pod, in place of what was kept before; nothing: {}."""
+        if amounts:
+            self.reserved[key] = amounts
+        else:
+            self.reserved.pop(key, None)
+
+    def taken(self, name: str) -> int:
+        """Return how much of a resource is allocated or kept."""
+        kept = sum(each.get(name, 0) for each in self.reserved.values()) if self.reserved else 0
+        return self.used.get(name, 0) + kept
+
+    def held(self, key: WorkerKey) -> Counter[str]:
+        """Return what goes with an admitted pod: what it has, and what is kept for it."""
+        return Counter(self.entries[key].requests) + Counter(self.reserved.get(key, {}))
+
     def shortages(self, requests: Amounts) -> list[str]:
         """Return the resources of which there is not enough, in the order they are reported."""
+        used = {name: self.taken(name) for name in requests} if self.reserved else self.used
         order = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
         return [
             name
             for name in order
-            if name in requests and self.used.get(name, 0) + requests[name] > self.allocatable.get(name, 0)
+            if name in requests and used.get(name, 0) + requests[name] > self.allocatable.get(name, 0)
         ]
 
     def has_free_ports(self, pod: KubeletPod) -> bool:
@@ -190,7 +210,7 @@ def out_of(name: str, requests: Amounts, ledger: Ledger) -> Rejection:
     return Rejection(
         f"OutOf{name}",
         f"Node didn't have enough resource: {name}, requested: {requests[name]}, "
-        f"used: {ledger.used.get(name, 0)}, capacity: {ledger.allocatable.get(name, 0)}",
+        f"used: {ledger.taken(name)}, capacity: {ledger.allocatable.get(name, 0)}",
     )
 
 
@@ -221,14 +241,14 @@ def _victims(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
 ) -> tuple[WorkerKey, ...] | None:
     """Return the fewest lower pods whose leaving is enough, lowest QoS and priority first; None when none do."""
-    used = Counter(ledger.used)
+    used = Counter({name: ledger.taken(name) for name in ledger.used})
 
     def lacking() -> bool:
         return any(used[n] + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
 
     for key in ledger.entries:
         if key in evicting:
-            used.subtract(ledger.entries[key].requests)
+            used.subtract(ledger.held(key))
     # Critical pods leave only for more important ones, static ones for none (upstream `Preemptable`).
     candidates = [
         (key, entry)
@@ -238,9 +258,9 @@ def _victims(
     ]
     candidates.sort(key=lambda c: (_QOS_RANK[qos_class(c[1].pod)], c[1].pod.spec.priority, c[0].uid))
     chosen: list[WorkerKey] = []
-    for key, entry in candidates:
+    for key, _ in candidates:
         if not lacking():
             break
-        used.subtract(entry.requests)
+        used.subtract(ledger.held(key))
         chosen.append(key)
     return None if lacking() else tuple(chosen)

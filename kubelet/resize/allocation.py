@@ -51,6 +51,8 @@ class NodeRules(msgspec.Struct, frozen=True):
     """Whether the kubelet evicts for a critical pod's resize, or leaves that to the scheduler (KEP-5836)."""
     has_init_containers: bool = False
     """Whether init containers that are no sidecars may be resized."""
+    keeps_reservations: bool = False
+    """Whether the capacity of a deferred resize that the scheduler has accepted is kept for it."""
 
     def resources_of(self, pod: KubeletPod) -> PodResources:
         """Return what the pod asks for now for each container that is resizable here."""

@@ -27,6 +27,8 @@ from kubelet.resize.allocation import Deferred, Fits, Infeasible, Judgement, Nod
 from kubelet.resize.policy import DEFERRED
 from kubelet.runtime.resources import is_same
 from kubelet.view import KubeletPod, WorkerKey, is_critical
+from services.api.kinds.pod import RESIZE_RESERVED
+from services.api.meta import find_condition
 from services.api.podresources import Amounts, amounts, qos_class
 
 RETRY_S = 180.0
@@ -215,7 +217,26 @@ class ResizeManager:
             self._pending(worker, found, now)
         if not isinstance(found, Deferred):
             self.queue.discard(key)
+        if self.rules.keeps_reservations:
+            self.keep_reservation(worker)
         return found
+
+    def keep_reservation(self, worker: Pod) -> None:
+        """Keep what a deferred resize asks for beyond what the pod has, if the scheduler has accepted just that."""
+        if (entry := self._ledger.entries.get(worker.key)) is None:
+            return
+        pod, pending = worker.pod, worker.conditions.get(RESIZE_PENDING)
+        reserved = find_condition(pod.status.conditions, RESIZE_RESERVED)
+        is_kept = (
+            pending is not None
+            and pending.reason == DEFERRED
+            and reserved is not None
+            and reserved.status == "True"
+            and reserved.observed_generation == pod.metadata.generation
+        )
+        wanted = self._ledger.needs(pod) if is_kept else {}
+        more = {name: value - entry.requests.get(name, 0) for name, value in wanted.items()}
+        self._ledger.reserve(worker.key, {name: value for name, value in more.items() if value > 0})
 
     def _accepted(self, worker: Pod, requests: Amounts, trigger: str) -> None:
         held = worker.conditions.get(RESIZE_PENDING)

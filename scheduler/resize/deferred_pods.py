@@ -26,7 +26,7 @@ from scheduler.resize.out_of_tree import OutOfTreePlugins
 from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
+from services.api.kinds.pod import RESIZE_RESERVED, Pod
 from services.api.meta import Key, find_condition
 from services.api.podresources import Amounts, pod_requests
 from services.api.quantity import amount
@@ -88,7 +88,11 @@ class DeferredPods:
         self._due: OrderedDict[str, tuple[float, Deferred]] = OrderedDict()
         if not self.rules.has_own_labels:
             self.watch = None
-        self._writes = self.rules.conditions == "resize_unschedulable_g1" or self.rules.double_preemption == "nnn"
+        self._writes = (
+            self.rules.conditions == "resize_unschedulable_g1"
+            or self.rules.double_preemption == "nnn"
+            or self.rules.reserves_on_node
+        )
 
     def pending(self) -> dict[str, int]:
         """Return how many deferred pods are in which queue; `waiting`: those that left it because they fit."""
@@ -353,7 +357,8 @@ def gated(
 def _has_leftovers(pod: Pod) -> bool:
     """Whether the pod's status has something that only a wait for a resize explains."""
     is_nominated = bool(pod.spec.node_name) and pod.status.nominated_node_name == pod.spec.node_name
-    return is_nominated or find_condition(pod.status.conditions, CONDITION) is not None
+    written = (find_condition(pod.status.conditions, name) for name in (CONDITION, RESIZE_RESERVED))
+    return is_nominated or any(each is not None for each in written)
 
 
 def _desired_of(pod: PodInfo) -> Amounts:

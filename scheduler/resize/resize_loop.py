@@ -21,11 +21,13 @@ from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.deferred_pods import DeferredPods
 from scheduler.resize.outcome import NAME, ResizeOutcome
+from services.api.kinds.pod import RESIZE_RESERVED
 from services.api.quantity import format_amount
 from services.api.seams import Span
 from services.telemetry.metrics import Histogram, Metrics, Samples, Series, counter, gauge, histogram
 
 CONDITION_REASON: Final = "PreemptionFailed"
+RESERVED_REASON: Final = "AcceptedByScheduler"
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
 EVALUATION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
@@ -126,12 +128,18 @@ class ResizeLoop:
     async def _write(self, outcome: ResizeOutcome, error: str, span: Span) -> None:
         """Write on the pod what its generation writes there; nothing, in most."""
         rules, nomination = self.resizes.rules, None
-        change = _condition_change(outcome, error, rules.conditions)
+        changes = [
+            change
+            for change in (
+                _condition_change(outcome, error, rules.conditions),
+                _reservation(outcome, error) if rules.reserves_on_node else None,
+            )
+            if change is not None
+        ]
         if rules.double_preemption == "nnn" and not (outcome.is_guarded or error):
             # As for a new pod: its node while victims leave, else none.
             nomination = outcome.node if outcome.evictions else ""
-        if change is not None or nomination is not None:
-            changes = () if change is None else (change,)
+        if changes or nomination is not None:
             patch = status_patch(outcome.pod.pod, *changes, nomination=nomination, traceparent=span.traceparent)
             await self.clients.dispatcher.say(patch)
 
@@ -145,6 +153,8 @@ class ResizeLoop:
         rules = self.resizes.rules
         writes_condition = rules.conditions == "resize_unschedulable_g1"
         desired = [ClearCondition(CONDITION_REASON, CONDITION)] if writes_condition else []
+        if rules.reserves_on_node:
+            desired.append(ClearCondition(RESERVED_REASON, RESIZE_RESERVED))
         nomination = "" if rules.double_preemption == "nnn" else None
         patch = status_patch(pod.pod, *desired, nomination=nomination, traceparent=traceparent)
         if not patch.is_noop:
@@ -165,6 +175,14 @@ def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> Conditio
     short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in outcome.missing) or "capacity"
     text = f"preemption on node '{outcome.node}' failed to free {short} needed for the resize"
     return SetCondition(CONDITION_REASON, text, CONDITION, "True")
+
+
+def _reservation(outcome: ResizeOutcome, error: str) -> ConditionChange | None:
+    """Return what asks the kubelet to keep capacity for what the pod asks for now; None while nothing is accepted."""
+    if error or not (outcome.fits or outcome.evictions):
+        return None
+    pod, text = outcome.pod.pod, f"node '{outcome.node}' is to keep capacity for what the pod asks for"
+    return SetCondition(RESERVED_REASON, text, RESIZE_RESERVED, "True", pod.metadata.generation)
 
 
 def apart(samples: Samples, pending: Mapping[str, int]) -> Samples:

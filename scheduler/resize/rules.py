@@ -24,7 +24,8 @@ class ResizeRules:
     whether victims are sought on the node as it would be without the pod. `retry_period_s`: how often the clock wakes
     who waits, 0 when events do. `update_order`: whether queue and cache follow a change at once, or one of them first.
     `acts_for_group`: whether a group's member preempts as its group would. `outside_plugins`: which plugins have a say
-    that are not kube-scheduler's own.
+    that are not kube-scheduler's own. `reserves_on_node`: whether the kubelet is told to keep the capacity of a
+    resize that was accepted.
     """
 
     generation: str
@@ -43,6 +44,7 @@ class ResizeRules:
     holds_most: bool = False
     counts_allocated: bool = False
     adjusts_pod_count: bool = False
+    reserves_on_node: bool = False
 
     @property
     def has_own_labels(self) -> bool:
@@ -103,4 +105,5 @@ def rules_of(switches: Switches) -> ResizeRules | None:
         holds_most=switches.choice("resize.supersede") == "hold_max_until_resolved",
         counts_allocated=switches.flag("resize.reprieve_uses_allocated"),
         adjusts_pod_count=switches.flag("resize.adjust_pod_count"),
+        reserves_on_node=switches.choice("resize.reserved_by") == "kubelet",
     )

@@ -219,6 +219,7 @@ ROWS = {
     "resize.reserved_space": Row(("evict_pod",), {
         "once_accepted": "lets the newcomer in as well, and equals: `kep-5836/beside-deferred`",
     }),
+    "resize.reserved_by": Row(("scheduler",)),
     "resize.supersede": Row(("hold_max_until_resolved",)),
     "resize.reprieve_uses_allocated": Row((False,)),
     "resize.feasibility": Row(("admission",)),

@@ -27,7 +27,7 @@ NEEDS: Final = (
     Need(
         ("resize.generation", "resize.parked_wakeup", "resize.double_preemption", "resize.retry_scope",
          "resize.retry_period_s", "resize.update_order", "resize.group_member", "resize.supersede",
-         "resize.reprieve_uses_allocated", "resize.adjust_pod_count"),
+         "resize.reprieve_uses_allocated", "resize.adjust_pod_count", "resize.reserved_by"),
         GATE, ("true",),
     ),
     Need(("resize.retry_period_s",), "resize.retry_scope", ("periodic",)),

@@ -1,6 +1,7 @@
 """Pod: the unit that is scheduled, admitted, unbound and run (core/v1)."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -340,6 +341,11 @@ class PodSpec(View, frozen=True):
     volumes: tuple[Volume, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+RESIZE_RESERVED: Final = "keplab.dev/ResizeReserved"
+"""Condition of a pod with a deferred resize: its kubelet is to keep the capacity that the generation it names asks for
+(switch `resize.reserved_by`)."""
 
 
 class ContainerStateRunning(View, frozen=True):

@@ -129,6 +129,18 @@ def test_a_critical_pods_resize_names_whom_to_evict(a_pod):
     assert outcome == Deferred(message, (worker_key(low),), "cpu")
 
 
+def test_what_is_kept_for_a_resize_goes_with_the_pod_that_a_critical_one_evicts(a_pod):
+    low, other = a_pod("low", cpu="300m", spec={"priority": 0}), a_pod("other", cpu="200m", spec={"priority": 5})
+    critical = {"spec": {"priority": 2_000_000_000}}
+    full = ledger(low, other)
+    full.reserve(worker_key(low), {"cpu": 500})
+
+    outcome = judged(a_pod(cpu="700m", **critical), a_pod(cpu="100m", **critical), full)
+
+    assert outcome.victims == (worker_key(low),)
+    assert outcome.message == "Node didn't have enough resource: cpu, requested: 700, used: 1000, capacity: 1000"
+
+
 def test_a_kubelet_that_leaves_preemption_to_the_scheduler_defers_a_critical_pods_resize(a_pod):
     low = a_pod("low", cpu="500m", spec={"priority": 0})
     critical = {"spec": {"priority": 2_000_000_000}}

@@ -25,6 +25,8 @@ from kubelet.runtime.records import (
 from kubelet.runtime.resources import resources_of
 from kubelet.status.versions import StatusVersions
 from kubelet.view import worker_key
+from services.api.kinds.pod import RESIZE_RESERVED
+from services.api.meta import Condition
 from tests.unit.kubelet.pod.test_pod import a_runtime
 
 NODE = NodeFacts("n1", {})
@@ -34,14 +36,14 @@ NO_PODS = frozenset()
 class Node:
     """The resizes of one node of a CPU, with pods whose records are durable at once."""
 
-    def __init__(self):
+    def __init__(self, rules=None):
         self.ledger = Ledger({"cpu": "1", "memory": "4Gi", "pods": "110"})
         self.out = Outbox()
         versions = StatusVersions()
         self.table = PodTable("n1", versions, StartTimes(self.out, WallTimes(1e9)), self.out)
         self.resizes = ResizeManager(
             self.ledger,
-            NodeRules(),
+            rules or NodeRules(),
             self.table,
             self.out,
             node=lambda: NODE,
@@ -79,6 +81,45 @@ class Node:
 @pytest.fixture
 def node():
     return Node()
+
+
+def accepted(pod, generation=2, status="True"):
+    """The pod as the scheduler shows it whose kubelet is to keep what that generation asks for."""
+    condition = Condition(type=RESIZE_RESERVED, status=status, observed_generation=generation)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=(condition,)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [({}, {"cpu": 400}), ({"generation": 7}, {}), ({"status": "False"}, {})],
+    ids=["told", "of_another_request", "taken_back"],
+)
+def test_a_deferred_resize_has_its_capacity_kept_when_the_scheduler_has_accepted_just_that(a_pod, condition, kept):
+    node = Node(NodeRules(keeps_reservations=True))
+    worker, other = node.run(a_pod(cpu="400m")), node.run(a_pod("q", cpu="500m"))
+    wanted = a_pod(cpu="800m")
+    node.update(worker, wanted)
+    node.decide(worker)
+
+    worker.pod = accepted(wanted, **condition)
+    node.resizes.keep_reservation(worker)
+
+    assert node.ledger.reserved == ({worker.key: kept} if kept else {})
+    node.ledger.remove(other.key)
+    assert node.ledger.shortages({"cpu": 400}) == (["cpu"] if kept else [])
+    assert isinstance(node.decide(worker), Fits)
+    assert node.ledger.reserved == {}
+
+
+def test_what_is_kept_for_a_pod_goes_with_it(a_pod):
+    node = Node(NodeRules(keeps_reservations=True))
+    worker = node.run(a_pod(cpu="400m"))
+    node.ledger.reserve(worker.key, {"cpu": 300})
+    before = node.ledger.taken("cpu")
+
+    node.ledger.remove(worker.key)
+
+    assert (before, node.ledger.taken("cpu")) == (700, 0)
 
 
 def test_kep_1287_18_the_next_try_is_in_30_s_until_the_sources_are_ready_and_then_in_3_minutes(node, a_pod):
