@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -151,10 +152,15 @@ class ProcessMesh:
         name = self._name(component)
         self._report(name, {"what": "kill"})
         if site is None:
-            self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
+            self._send(name, signal.SIGKILL, down_s)
             return
         self._supervisor.child(name).next_down_s = down_s or RESTART_S
         await self._fault_files.struck(name, site, "kill")
+
+    def _send(self, name: str, number: int, down_s: float | None = None) -> None:
+        """Send a signal; what is down already stays down, as in a simulation."""
+        with suppress(MeshError, ProcessLookupError):
+            self._supervisor.kill(name, number, down_s=down_s)
 
     async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
         """SIGTERM, and return when the successor, with these switches, is ready."""
@@ -169,14 +175,14 @@ class ProcessMesh:
         """SIGSTOP, wait, SIGCONT."""
         name = self._name(component)
         if site is None:
-            self._supervisor.kill(name, signal.SIGSTOP)
+            self._send(name, signal.SIGSTOP)
         else:
             await self._fault_files.struck(name, site, "pause")
         self._report(name, {"what": "pause"})
         try:
             await asyncio.sleep(duration_s)
         finally:
-            self._supervisor.kill(name, signal.SIGCONT)
+            self._send(name, signal.SIGCONT)
             self._report(name, {})
 
     async def reboot(self, component: str, down_s: float) -> None:
@@ -186,7 +192,7 @@ class ProcessMesh:
         if not folder.is_dir():
             raise NotPossible(f"{name} has no machine of its own to boot; want a kubelet")
         self._report(name, {"what": "boot"})
-        self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
+        self._send(name, signal.SIGKILL, down_s)
         write_atomically(folder / BOOT_FILE, f"{seeded_random(None).getrandbits(128):032x}".encode())
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
