@@ -16,6 +16,7 @@ import numpy as np
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.failures import failure_of
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
@@ -90,6 +91,12 @@ class ResizeAttempt:
         plugin: Any = self.plugins.out_of_tree_post_filters.get(name)
         if plugin is None:
             return None
+        try:
+            return self._ask(plugin, name, rejection)
+        except Exception as error:
+            return PostFilterResult(failure_of(error, "PostFilter", name))
+
+    def _ask(self, plugin: Any, name: str, rejection: Status) -> PostFilterResult | None:
         if self.plugins.is_opt_in:
             takes = isinstance(plugin, ResizeInterestedPlugin)
             if not takes or not plugin.should_handle_deferred_resize(self.pod, self.node.name):

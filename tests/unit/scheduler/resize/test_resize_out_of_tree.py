@@ -395,3 +395,31 @@ def test_a_pod_that_fits_passes_out_of_tree_reserve_and_permit(scene, generation
 
     assert s.attempt().waits_for is waits_for
     assert s.plugins[0].asked == asked
+
+
+class Raising(OutOfTree):
+    """It has a mistake at one point, for any pod that has a node."""
+
+    def __init__(self, point):
+        super().__init__("Raising")
+        setattr(self, point, self._raise)
+        if point != "post_filter":
+            self.post_filter = lambda *_: PostFilterResult(unschedulable("no help"))
+
+    def _raise(self, *_):
+        raise KeyError("a mistake")
+
+
+@pytest.mark.parametrize(
+    ("generation", "point"),
+    [("G0", "should_handle_deferred_resize"), ("G3", "post_filter"), ("G3", "filter"), ("G3", "pre_filter")],
+)
+def test_a_plugin_that_raises_fails_the_attempt_of_its_pod_and_not_the_scheduler(scene, generation, point):
+    s = scene(generation, Raising(point), first=True).node(300)
+    if point != "filter":  # which is asked where the pod fits
+        s.pod("v", 200, priority=HIGH)
+
+    outcome = s.deferred("h", 300, 100).attempt()
+
+    assert not outcome.fits
+    assert "internal error: KeyError: 'a mistake'" in outcome.message
