@@ -10,6 +10,7 @@ Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons), KEP-463
 from kubelet.effects import PrepareDevices, ResolveReferences
 from kubelet.pod.container import Container, Pull
 from kubelet.pod.context import SYNC_S, PodContext
+from kubelet.pod.image_names import EVENT, REASON, problem_of
 from kubelet.pod.states import ContainerState
 from kubelet.references.references import Answers, of_container, variables_problem
 from kubelet.view import KubeletContainer
@@ -26,8 +27,12 @@ def step(pod: PodContext, container: Container, t: float) -> bool:
     image, script, pull = container.image, container.script, _pull_of(pod, container)
     spec, images = _spec_of(pod, container), pod.node.images
     policy = spec.image_pull_policy
-    if spec.volume_mounts and (text := _volume_image_problem(pod, spec, t)):
-        _failed(pod, container, t, NEVER_PULLED, text)
+    if spec.volume_mounts and (problem := _volume_image_problem(pod, spec, t)):
+        _failed(pod, container, t, *problem)
+        return True
+    if text := problem_of(image):
+        pod.event(EVENT, text, "Warning", of=container)
+        _failed(pod, container, t, REASON, text)
         return True
     is_here = image in images.present or (image in images.fetched if pull is None else pull.is_done)
     if is_here and policy != "Always":
@@ -70,19 +75,23 @@ def _fetch(pod: PodContext, image: str, text: str, of: Container | None = None) 
     pod.event("Pulled", text, of=of)
 
 
-def _volume_image_problem(pod: PodContext, spec: KubeletContainer, t: float) -> str:
-    """Have the images that the container mounts; return what is wrong with the last that cannot be had."""
+def _volume_image_problem(pod: PodContext, spec: KubeletContainer, t: float) -> tuple[str, str] | None:
+    """Have the images that the container mounts; return reason and message of the last that cannot be had."""
     used, images = {use.name for use in spec.volume_mounts}, pod.node.images
-    problem = ""
+    problem: tuple[str, str] | None = None
     for volume in pod.pod.spec.volumes:
         if volume.image is None or volume.name not in used:
             continue
         image, policy = volume.image.reference, volume.image.pull_policy
+        if text := problem_of(image):
+            problem = REASON, text
+            pod.event(EVENT, text, "Warning")
+            continue
         if policy != "Always" and (image in images.present or image in images.fetched):
             continue
         if policy == "Never":
-            problem = NEVER.format(image)
-            pod.event(NEVER_PULLED, problem, "Warning")
+            problem = NEVER_PULLED, NEVER.format(image)
+            pod.event(*problem, "Warning")
         else:
             _fetch(pod, image, _pulled_text(image, 0.0, 0.0, images.present.get(image, 0)))
     return problem
