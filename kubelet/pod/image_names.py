@@ -1,7 +1,7 @@
 """Whether the name of an image can be read at all, and what a kubelet says of one that cannot. Pure.
 
-Source: upstream `pkg/kubelet/images/image_manager.go` (EnsureImageExists), `pkg/util/parsers`; the grammar is that of
-distribution/reference v0.6.0.
+The grammar is that of distribution/reference v0.6.0.
+Source: upstream `pkg/kubelet/images/image_manager.go` (EnsureImageExists), `pkg/util/parsers`.
 """
 
 import re
