@@ -53,7 +53,7 @@ def _pods(spec: str) -> tuple[Gated, ...]:
             f"{spec}.hostnameOverride",
             f"{spec}.volumes[].image",
         ),
-        _row(_never, *(f"{spec}.{name}[].lifecycle?.stopSignal" for name in ("containers", "initContainers"))),
+        _row(never, *(f"{spec}.{name}[].lifecycle?.stopSignal" for name in ("containers", "initContainers"))),
         _row(_since("1.37"), f"{source}.clusterTrustBundle", f"{source}.podCertificate"),
     )
 
@@ -62,7 +62,7 @@ def _since(release: str) -> Callable[[ApiServerSwitches], bool]:
     return lambda switches: not is_before(switches.release, release)
 
 
-def _never(switches: ApiServerSwitches) -> bool:
+def never(switches: ApiServerSwitches) -> bool:
     """The gate is off by default in every release that can be emulated, and not here."""
     return False
 
@@ -123,21 +123,21 @@ GATED: dict[str, tuple[Gated, ...]] = {
             lambda s: s.dra_list_type_attributes,
             *(f"{_DEVICES}.attributes{{}}.{name}" for name in ("ints", "bools", "strings", "versions")),
         ),
-        _row(_never, f"{_DEVICES}.nodeAllocatableResourceMappings"),  # DRANodeAllocatableResources
+        _row(never, f"{_DEVICES}.nodeAllocatableResourceMappings"),  # DRANodeAllocatableResources
     ),
     POD_GROUPS: (
         _row(lambda s: s.reserved_for_mode == "kep5729", "spec.resourceClaims", "status.resourceClaimStatuses"),
-        _row(_never, "spec.schedulingConstraints"),  # TopologyAwareWorkloadScheduling
+        _row(never, "spec.schedulingConstraints"),  # TopologyAwareWorkloadScheduling
     ),
     WORKLOADS: (
         _row(lambda s: s.reserved_for_mode == "kep5729", "spec.podGroupTemplates[].resourceClaims"),
-        _row(_never, "spec.podGroupTemplates[].schedulingConstraints"),
+        _row(never, "spec.podGroupTemplates[].schedulingConstraints"),
     ),
     # VolumeLimitScaling, on from 1.37.
     "csidrivers.storage.k8s.io": (_row(_since("1.37"), "spec.preventPodSchedulingIfMissing"),),
     # CrossNamespaceVolumeDataSource; of a reference into another namespace nothing is kept.
-    "persistentvolumeclaims": (_row(_never, "spec.dataSourceRef!.namespace"),),
-    "leases.coordination.k8s.io": (_row(_never, "spec.strategy", "spec.preferredHolder"),),  # CoordinatedLeaderElection
+    "persistentvolumeclaims": (_row(never, "spec.dataSourceRef!.namespace"),),
+    "leases.coordination.k8s.io": (_row(never, "spec.strategy", "spec.preferredHolder"),),  # CoordinatedLeaderElection
     # HPAConfigurableTolerance, on from 1.35.
     "horizontalpodautoscalers.autoscaling": (
         _row(_since("1.35"), *(f"spec.behavior.{way}.tolerance" for way in ("scaleUp", "scaleDown"))),

@@ -107,14 +107,14 @@ def reviewed() -> tuple[Reviewed, ...]:
 @cache
 def gated() -> dict[Field, bool]:
     """Return the fields that a gate takes from writes, and whether it does so in every release."""
-    from apiserver_fake.registry.gated_fields import GATED, _never
+    from apiserver_fake.registry.gated_fields import GATED, never
 
     found: dict[Field, bool] = {}
     for name, kind in _roots().items():
         for row in GATED.get(name.partition(" ")[0], ()):
             for path in row.paths:
                 if (field := _field_at(kind, path)) is not None:
-                    found[field] = row.is_on is _never
+                    found[field] = row.is_on is never
     return found
 
 
