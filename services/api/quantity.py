@@ -73,6 +73,7 @@ def format_amount(resource: str, value: int) -> str:
 _POWERS = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 
+@lru_cache(maxsize=8192)
 def canonical(text: str) -> str:
     """Return a quantity as upstream's `Quantity.String` writes it: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is `1Gi`.
 
