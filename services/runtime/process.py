@@ -72,7 +72,8 @@ FLUSH_PERIOD_S = 0.5
 READY_POLL_S = 0.02
 STALL_S = 0.25
 STUCK_S = 3.0
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (50_000, 5, 200)
+"""A collection of the middle generation looks at a quarter of a million objects at most: about 40 ms of the loop."""
 READY_RETRY_S = 1.0
 OUT_OF_MEMORY = "out of memory: this process ends, so that its successor can work"
 """A text that needs no memory to be made."""
