@@ -17,6 +17,7 @@ from yaml.resolver import Resolver
 
 from apiserver_fake.rest import protobuf
 from apiserver_fake.rest.protobuf import NotAcceptable
+from services.api.documents.yaml_text import TAG_MISTAKES, tag_mistake
 from services.api.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 
 JSON = "application/json"
@@ -225,6 +226,8 @@ def json_from_yaml(body: bytes) -> bytes:
         return _json_of_yaml(body.decode("utf-8"))
     except (yaml.YAMLError, UnicodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise BadRequest(f"yaml: {error}") from error
+    except TAG_MISTAKES as error:
+        raise BadRequest(f"yaml: {tag_mistake(error)}") from error
 
 
 def _json_of_yaml(text: str) -> bytes:

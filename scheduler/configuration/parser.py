@@ -49,13 +49,17 @@ def read(text: str) -> KubeSchedulerConfiguration:
         if root is None:
             raise ConfigurationError(["the file is empty"])
         repeated = list(_repeated(root, ""))
-        found = yaml.safe_load(text)
+        found = yaml_text.load(text)
     except yaml.YAMLError as error:
         line, column, problem = yaml_text.mistake_of(error)
         place = f"line {line}, column {column}: " if line else ""
         raise ConfigurationError([f"not YAML: {place}{problem}"]) from None
     except RecursionError:
         raise ConfigurationError(["nested too deeply"]) from None
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise ConfigurationError([f"not YAML: {error}"]) from None
     if repeated:
         raise ConfigurationError(repeated)
     if not isinstance(found, dict):

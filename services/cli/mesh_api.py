@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 import msgspec
-import yaml
 
+from services.api.documents import yaml_text
 from services.api.errors import UNREADABLE
 from services.cli.output import EXIT_FAILED, fail, no_mesh
 from services.client.discovery import DISCOVERY, TABLE, ServedKind, kinds_of
@@ -33,11 +33,11 @@ class Refused(Exception):
 def read_kubeconfig(path: Path) -> tuple[str, str, ssl.SSLContext]:
     """Return URL, token and trust of the first cluster and user. Raises: ValueError naming the file and the fault."""
     try:
-        config = yaml.safe_load(path.read_bytes())
+        config = yaml_text.load(path.read_bytes())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         return cluster["server"], user["token"], ssl.create_default_context(cadata=authority)
-    except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot read the kubeconfig {path}: {error}") from None
 
 

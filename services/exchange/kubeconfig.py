@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from services.api.documents import yaml_text
 from services.api.meta import Document
 from services.exchange.stream import Refused
 
@@ -53,10 +52,10 @@ class Access:
 def read_access(path: Path, context: str = "") -> Access:
     """Return the cluster and user of a context, the current one if none is said. Raises: Refused naming the fault."""
     try:
-        config = yaml.safe_load(path.read_bytes())
+        config = yaml_text.load(path.read_bytes())
     except OSError as error:
         raise Refused(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: no kubeconfig: {str(error).splitlines()[0]}") from None
     if not isinstance(config, dict):
         raise Refused(f"{path}: no kubeconfig: want an object")

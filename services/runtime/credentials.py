@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
+from services.api.documents import yaml_text
 from services.api.errors import UNREADABLE
 from services.api.identity import (
     ADMIN,
@@ -265,7 +266,7 @@ def put_client_kubeconfigs(directory: Path, rest_url: str, signer: certificates.
 def refresh_kubeconfig(path: Path, signer: certificates.Authority) -> None:
     """Put the present authorities, and the present certificate of a client that has one, into a kubeconfig of this
     mesh. Raises: OSError, ValueError."""
-    document = yaml.safe_load(path.read_bytes())
+    document = yaml_text.load(path.read_bytes())
     for cluster in document["clusters"]:
         cluster["cluster"]["certificate-authority-data"] = _encoded(signer.path)
     user = document["users"][0]

@@ -216,7 +216,7 @@ def read_documents(text: bytes) -> list[dict[str, Any]]:
     except yaml.MarkedYAMLError as error:
         line, column, problem = yaml_text.mistake_of(error)
         raise BadRequest(f"line {line}, column {column}: {problem}" if line else problem) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, *yaml_text.TAG_MISTAKES, RecursionError) as error:
         raise BadRequest(f"that is neither JSON nor YAML: {' '.join(str(error).split())[:200]}") from None
     if not found:
         raise BadRequest("there is no object in it")

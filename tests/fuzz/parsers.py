@@ -161,6 +161,8 @@ JSON_PARTS = (
     "[" * 70,
 )
 YAML_PARTS = (
+    "!!bool ",
+    "!!timestamp ",
     "a: ",
     "- ",
     "\n",

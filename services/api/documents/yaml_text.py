@@ -1,7 +1,7 @@
 """YAML as Kubernetes' tools read and write it: timestamps stay texts, keys are written in order. Pure."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -30,12 +30,24 @@ class _OnceLoader(_Loader):
         return found
 
 
-def load(text: str) -> Any:
+TAG_MISTAKES: Final = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
+"""What PyYAML's constructors raise, besides its own errors, for a text that is not what its tag says: `!!bool x`."""
+
+
+def load(text: str | bytes) -> Any:
     """Return the one document. Raises: ValueError saying where it is malformed."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ValueError(str(mistake_of(error))) from None
+    except TAG_MISTAKES as error:
+        raise ValueError(tag_mistake(error)) from None
+
+
+def tag_mistake(error: Exception) -> str:
+    """Return what one of TAG_MISTAKES says, in one line."""
+    said = str(error).splitlines()[0] if isinstance(error, ValueError) and str(error) else ""
+    return f"a value is not what its tag says{': ' if said else ''}{said}"
 
 
 def load_all(text: str) -> Iterator[Any]:
@@ -44,6 +56,8 @@ def load_all(text: str) -> Iterator[Any]:
         yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:
         raise ValueError(str(mistake_of(error))) from None
+    except TAG_MISTAKES as error:
+        raise ValueError(tag_mistake(error)) from None
 
 
 class Mistake(NamedTuple):
@@ -84,7 +98,7 @@ def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
             node = loader.get_node()
             lines: dict[Path, int] = {}
             _locate(node, (), lines, set())
-            yield loader.construct_document(node), lines
+            yield _constructed(loader, node), lines
     except yaml.YAMLError as error:
         line, _, problem = mistake_of(error)
         if "\\t" in problem or " tab " in problem:
@@ -92,6 +106,13 @@ def load_located(text: str) -> Iterator[tuple[Any, dict[Path, int]]]:
         raise YamlError(max(line - 1, 0), problem) from None
     finally:
         loader.dispose()
+
+
+def _constructed(loader: Any, node: yaml.Node) -> Any:
+    try:
+        return loader.construct_document(node)
+    except TAG_MISTAKES as error:
+        raise YamlError(node.start_mark.line, tag_mistake(error)) from None
 
 
 def _locate(node: yaml.Node, path: Path, lines: dict[Path, int], above: set[int]) -> None:

@@ -192,11 +192,18 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
         raise StageError(f"{file}: {error}") from None
 
 
+def _template(_kind: type, text: object) -> Template:
+    """Return a template as it is written; null counts as none. Raises: TypeError, TemplateError."""
+    if not isinstance(text, str | None):
+        raise TypeError(f"Expected `str`, got `{type(text).__name__}`")
+    return Template(text or "")
+
+
 def read_stage(document: Document) -> Stage | None:
     """Return what a Stage says, None of one without a selector. Raises: StageError beginning with the stage's name."""
     name = document["metadata"]["name"]
     try:
-        spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=lambda _template, text: Template(text))
+        spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=_template)
         return _stage(spec, name)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
+from services.api.documents import yaml_text
 from services.api.identity import ANY, StageFields, Stages
 from services.api.kwok.stages.stage import Patch, Stage, Step
 
@@ -43,8 +42,8 @@ def _note(step: Step, found: Mapping[str, set[str]]) -> None:
 def _note_patch(patch: Patch, found: Mapping[str, set[str]]) -> None:
     text = _ACTION.sub(_COMPUTED, _ONLY_ACTIONS.sub("", patch.template.text))
     try:
-        body: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
+        body: Any = yaml_text.load(text)
+    except (ValueError, RecursionError):
         _note_metadata(_COMPUTED, found)
         return
     if patch.type == "json":
