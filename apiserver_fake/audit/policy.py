@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from apiserver_fake.rbac.policy import Attributes
+from services.api.documents import yaml_text
 from services.api.identity import Identity
 
 Level = Literal["None", "Metadata", "Request", "RequestResponse"]
@@ -116,10 +117,10 @@ class Policy(_Part, frozen=True):
 def read_policy(path: Path) -> Policy:
     """Return the policy of a file. Raises: ValueError naming the file and what is wrong with it."""
     try:
-        policy = msgspec.yaml.decode(path.read_bytes(), type=Policy)
+        policy = msgspec.convert(yaml_text.load(path.read_bytes()), Policy)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
     if (policy.api_version, policy.kind) != (API_VERSION, "Policy"):
         raise ValueError(f"{path}: {policy.api_version} {policy.kind}: want {API_VERSION} Policy")

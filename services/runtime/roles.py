@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from services.api.errors import UNREADABLE
+from services.api.documents import yaml_text
 from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, STAGE_PLAYER, Identity
 
 T = TypeVar("T")
@@ -107,6 +107,6 @@ def read_roles(path: Path) -> list[Role]:
 
 def _decode(path: Path, form: type[T]) -> T:
     try:
-        return msgspec.yaml.decode(path.read_bytes(), type=form)
-    except UNREADABLE as error:
+        return msgspec.convert(yaml_text.load(path.read_bytes()), form)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
