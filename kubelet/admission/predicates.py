@@ -48,7 +48,7 @@ class Ledger:
         self.entries: dict[WorkerKey, Entry] = {}
         self.used: Amounts = dict.fromkeys(self.allocatable, 0)
         self.reserved: dict[WorkerKey, Amounts] = {}
-        """What is kept besides for pods in `entries`, and nobody else gets."""
+        """What is reserved for pods in `entries` beyond what they are allocated; no other pod is admitted to it."""
         self._ports: dict[tuple[str, int], dict[str, int]] = {}
 
     def change_allocatable(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
@@ -98,19 +98,19 @@ class Ledger:
         return entry
 
     def reserve(self, key: WorkerKey, amounts: Amounts) -> None:
-        """Keep so much more for an admitted pod, in place of what was kept before; nothing: {}."""
+        """Reserve so much more for an admitted pod, in place of what was reserved before; nothing: {}."""
         if amounts:
             self.reserved[key] = amounts
         else:
             self.reserved.pop(key, None)
 
     def taken(self, name: str) -> int:
-        """Return how much of a resource is allocated or kept."""
-        kept = sum(each.get(name, 0) for each in self.reserved.values()) if self.reserved else 0
-        return self.used.get(name, 0) + kept
+        """Return how much of a resource is allocated or reserved."""
+        reserved = sum(each.get(name, 0) for each in self.reserved.values()) if self.reserved else 0
+        return self.used.get(name, 0) + reserved
 
-    def held(self, key: WorkerKey) -> Counter[str]:
-        """Return what goes with an admitted pod: what it has, and what is kept for it."""
+    def share_of(self, key: WorkerKey) -> Counter[str]:
+        """Return what an admitted pod gives back when it leaves: what it is allocated, and what is reserved for it."""
         return Counter(self.entries[key].requests) + Counter(self.reserved.get(key, {}))
 
     def shortages(self, requests: Amounts) -> list[str]:
@@ -248,7 +248,7 @@ def _victims(
 
     for key in ledger.entries:
         if key in evicting:
-            used.subtract(ledger.held(key))
+            used.subtract(ledger.share_of(key))
     # Critical pods leave only for more important ones, static ones for none (upstream `Preemptable`).
     candidates = [
         (key, entry)
@@ -261,6 +261,6 @@ def _victims(
     for key, _ in candidates:
         if not lacking():
             break
-        used.subtract(ledger.held(key))
+        used.subtract(ledger.share_of(key))
         chosen.append(key)
     return None if lacking() else tuple(chosen)

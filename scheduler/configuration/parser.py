@@ -46,9 +46,7 @@ def read(text: str) -> KubeSchedulerConfiguration:
     """Return the file as a document. Raises: ConfigurationError naming every unknown or repeated field."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if root is None:
-            raise ConfigurationError(["the file is empty"])
-        repeated = list(_repeated(root, ""))
+        repeated = list(_repeated(root, "")) if root is not None else []
         found = yaml_text.load(text)
     except yaml.YAMLError as error:
         line, column, problem = yaml_text.mistake_of(error)
@@ -56,10 +54,10 @@ def read(text: str) -> KubeSchedulerConfiguration:
         raise ConfigurationError([f"not YAML: {place}{problem}"]) from None
     except RecursionError:
         raise ConfigurationError(["nested too deeply"]) from None
-    except ConfigurationError:
-        raise
     except ValueError as error:
         raise ConfigurationError([f"not YAML: {error}"]) from None
+    if root is None:
+        raise ConfigurationError(["the file is empty"])
     if repeated:
         raise ConfigurationError(repeated)
     if not isinstance(found, dict):

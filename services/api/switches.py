@@ -525,9 +525,10 @@ REGISTER: tuple[Switch, ...] = (
            "resize reserves space: evict it, or take the space that is only desired; once_accepted: a deferred resize "
            "reserves nothing before the scheduler has found room for it or chosen its victims", "kep-5836 13.3",
            "kep-5836/newcomer-beside", ("evict_pod", "ignore_unactuated", "once_accepted")),
-    Switch("resize.reserved_by", "scheduler", "who keeps the capacity of a deferred resize that the scheduler has "
-           "found or evicts for: the scheduler, or the pod's kubelet too, which it tells by a condition and which "
-           "admits nobody else to it", "kep-5836 13.3", "kep-5836/reserved-by-kubelet", ("scheduler", "kubelet")),
+    Switch("resize.reserved_by", "scheduler", "who reserves the capacity that the scheduler has found, or evicts pods "
+           "for, when a resize is deferred: the scheduler, or also the pod's kubelet, which it tells by a condition "
+           "and which admits no other pod to it", "kep-5836 13.3", "kep-5836/reserved-by-kubelet",
+           ("scheduler", "kubelet")),
     Switch("resize.supersede", "follow_spec", "what a pod counts for whose deferred resize is replaced by another",
            "kep-5836 13.2", "kep-5836/superseded", ("follow_spec", "hold_max_until_resolved")),
     Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by allocated resources, as the "

@@ -63,7 +63,7 @@ def test_garbage_collector_should_not_be_blocked_by_dependency_circle(api, space
                   "preconditions": {"uid": made["pod1"]["metadata"]["uid"]}}  # fmt: skip
     api("DELETE", f"{pods}/pod1", foreground)
 
-    until(lambda: api.names(pods) == [], GONE_MAX_S)
+    assert until(lambda: api.names(pods) == [], GONE_MAX_S)
 
 
 def test_resource_quota_should_capture_the_life_of_a_secret(api, space):
@@ -80,7 +80,7 @@ def test_resource_quota_should_capture_the_life_of_a_secret(api, space):
     until(lambda: int(used()) == before + 1)
     api("DELETE", f"{secrets}/s")
     # A resync comes every half minute, the event at once.
-    until(lambda: int(used()) == before, 8.0)
+    assert until(lambda: int(used()) == before, 8.0)
 
 
 def test_certificates_should_support_csr_api_operations(api, whole_mesh, tmp_path):
@@ -203,7 +203,7 @@ def test_preemption_execution_path_runs_replica_sets_to_verify_preemption_runnin
     look()
     run("rs-pod4", "500", "p4", 1)
 
-    until(lambda: look() == {"rs-pod1": 2, "rs-pod2": 2, "rs-pod3": 1, "rs-pod4": 1})
+    assert until(lambda: look() == {"rs-pod1": 2, "rs-pod2": 2, "rs-pod3": 1, "rs-pod4": 1})
 
 
 def test_servers_with_support_for_table_transformation_should_return_a_406_for_a_backend_without_metadata(api):
