@@ -21,11 +21,11 @@ RUN [ -n "$PIP_INDEX_URL" ] || unset PIP_INDEX_URL; \
 COPY pyproject.toml setup.py README.md /src/
 COPY protos /src/protos
 COPY services /src/services
+COPY lab /src/lab
 COPY apiserver_fake /src/apiserver_fake
 COPY scheduler /src/scheduler
 COPY kubelet /src/kubelet
 COPY claim_controller /src/claim_controller
-COPY benchmarks /src/benchmarks
 COPY experiments /src/experiments
 COPY deploy/containers /opt/keplab/containers
 RUN /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation /src && \

@@ -59,14 +59,14 @@ lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m protos --check
-	$(BIN)/python -m services.ui.vendor --check
+	$(BIN)/python -m lab.ui.vendor --check
 	$(BIN)/python -m tests.architecture.structure
 
 types: $(READY) ## mypy --strict
 	$(BIN)/mypy
 
 bench: $(READY) ## measure, and write docs/benchmarks/
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m lab.benchmarks
 
 ui-bench: $(READY) ## measure the live page in Chromium: first picture, frames, seeks, memory; writes docs/benchmarks/ui.md
 	$(BIN)/python -m tests.browser.bench

@@ -15,7 +15,7 @@ class WithExperiments(build_py):
     def run(self) -> None:
         """Copy all that scenarios read, as it lies in the repository."""
         super().run()
-        target = Path(self.build_lib) / "services" / "shipped" / "experiments"
+        target = Path(self.build_lib) / "lab" / "shipped" / "experiments"
         if EXPERIMENTS.is_dir() and not self.editable_mode:
             shutil.copytree(EXPERIMENTS, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent / "_sphinx"), str(Path(__file__).parents[1])]
 
-from services.experiments.style import GRAPHICS  # noqa: E402
+from lab.experiments.style import GRAPHICS  # noqa: E402
 
 project = "keplab"
 author = "the keplab authors"

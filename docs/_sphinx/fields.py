@@ -20,12 +20,12 @@ import click
 
 ROOT: Final = Path(__file__).parents[2]
 REVIEWED: Final = Path(__file__).with_suffix(".txt")
-_COMPONENTS: Final = ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services")
+_COMPONENTS: Final = ("apiserver_fake", "claim_controller", "kubelet", "lab", "scheduler", "services")
 _NO_ACTION: Final = (
     "apiserver_fake/conversion", "apiserver_fake/registry/differences.py", "apiserver_fake/registry/gated_fields.py",
     "apiserver_fake/registry/strategies", "apiserver_fake/registry/warnings.py", "apiserver_fake/rest/openapi.py",
-    "apiserver_fake/schema", "apiserver_fake/validation", "services/api/cel", "services/api/kwok", "services/cli",
-    "services/exchange", "services/scenarios/script",
+    "apiserver_fake/schema", "apiserver_fake/validation", "services/api/cel", "services/api/kwok", "lab/cli",
+    "lab/exchange", "lab/scenarios/script",
 )  # fmt: skip
 """Code that names a field to check it, default it, convert it or write it."""
 _METADATA: Final = ("apiVersion", "kind", "metadata")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reference import ROOT, cell
 
-from services.scenarios.findings import Findings, findings_of
+from lab.scenarios.findings import Findings, findings_of
 
 EXPERIMENTS = ROOT / "experiments"
 PICTURES = ROOT / "docs" / "pictures" / "experiments"
@@ -50,7 +50,7 @@ def _picture(name: str) -> Path | None:
 
 
 def _row(path: Path, found: Findings) -> str:
-    from services.scenarios.run import load_scenario
+    from lab.scenarios.run import load_scenario
 
     link = f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})"
     return f"| {link} | {cell(load_scenario(path).title)} | {_plain(found.of_scenario.get(path.stem, ''))} |"

@@ -15,8 +15,8 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 
 from indexes import PICTURES, folders
 
-from services.cli.__main__ import run
-from services.scenarios.findings import findings_of
+from lab.cli.__main__ import run
+from lab.scenarios.findings import findings_of
 
 
 def draw(command: str, name: str) -> int:

@@ -10,7 +10,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-from services.experiments.style import of_svg
+from lab.experiments.style import of_svg
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"

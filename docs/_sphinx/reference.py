@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
+from lab.cli.switch_sources import Reference, references
 from services.api.meta import Resource
 from services.api.switches import REGISTER, Switch
-from services.cli.switch_sources import Reference, references
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def commands() -> str:
 
 
 def _root() -> click.Command:
-    from services.cli.__main__ import cli
+    from lab.cli.__main__ import cli
 
     return cli
 
@@ -109,7 +109,7 @@ def slug(heading: str) -> str:
 
 def invariants() -> str:
     """Every invariant that is judged in each run, with what its class says; then those that are judged elsewhere."""
-    from services.scenarios.invariants.auditor import ELSEWHERE, checks
+    from lab.scenarios.invariants.auditor import ELSEWHERE, checks
 
     parts = []
     for check in checks():
@@ -156,7 +156,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 def metrics() -> str:
     """Every metric that a component declares, with its type, labels and help."""
-    from services.cli.metrics_index import markdown
+    from lab.cli.metrics_index import markdown
 
     return markdown()
 
@@ -177,7 +177,7 @@ def fields() -> str:
 
 def measures() -> str:
     """Every measure of a run."""
-    from services.scenarios.measures.register import reference
+    from lab.scenarios.measures.register import reference
 
     return reference()
 

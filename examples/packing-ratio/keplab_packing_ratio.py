@@ -4,8 +4,8 @@ Packed by first-fit decreasing: the pods with the most CPU first, each on the fi
 the largest nodes first. 1 is as good as that; 2 are twice the nodes. CEL has no way to say this, Python has.
 """
 
+from lab.scenarios.measures.entry import MeasureEntry, RunView
 from services.api.quantity import amount
-from services.scenarios.measures.entry import MeasureEntry, RunView
 
 RESOURCES = ("cpu", "memory")
 OVER = ("Succeeded", "Failed")

@@ -2,7 +2,7 @@
 
 A socket is known by its path, a method by its full name (`/v1beta1.Registration/Register`), and messages are
 bytes that are not looked into here. Processes have real sockets (`services.runtime.unix_sockets`), the
-simulation has its own (`services.scenarios.simulation.sockets`); neither server nor client knows which.
+simulation has its own (`lab.scenarios.simulation.sockets`); neither server nor client knows which.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,7 +1,7 @@
 """The four ways out of a component, as protocols: Transport, Clock, Random, Disk; and what observes it.
 
 Everything that is not computation enters through one of these, passed in by wiring. Processes get the
-real ones (`services.runtime.real`), the simulation gets virtual ones (`services.scenarios.simulation`);
+real ones (`services.runtime.real`), the simulation gets virtual ones (`lab.scenarios.simulation`);
 a component does not know which. Shells may await `asyncio` primitives: under simulation the event loop
 itself is virtual.
 """

@@ -23,7 +23,7 @@ MODULES: Final = {
     "kubelet": "kubelet",
     DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
     DRA_DRIVER: "kubelet.dra.emulated",
-    SIMULATOR_API: "services.simulator",
+    SIMULATOR_API: "lab.simulator",
     "etcd": "services.runtime.etcd_members",
     "credentials": "services.runtime.credentials",
 }

@@ -1,6 +1,6 @@
 """Event logs as they lie in a directory: read from any point, whatever is missing, and followed while they grow.
 
-The auditor's reader (`services.scenarios.processes.event_files`) refuses a gap; people look at what there is.
+The auditor's reader (`lab.scenarios.processes.event_files`) refuses a gap; people look at what there is.
 Source: guarantees 1.1, and `pieces` for how files are cut.
 """
 

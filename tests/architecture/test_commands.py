@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-from benchmarks.workloads.register import workload
 from kubelet.config import KubeletConfig
+from lab.benchmarks.workloads.register import workload
+from lab.cli.__main__ import cli, run
+from lab.experiments.arms import parse_arms
 from scheduler.config import SchedulerConfig
 from services.api.switches import Switches
-from services.cli.__main__ import cli, run
-from services.experiments.arms import parse_arms
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = {"scheduler": SchedulerConfig, "kubelet": KubeletConfig}

@@ -63,8 +63,9 @@ def test_the_code_map_names_modules_and_folders_that_exist():
 
 def test_the_code_map_has_a_paragraph_for_every_package():
     headed = set(re.findall(rf"^{HEADED.pattern}", _section(ARCHITECTURE, "Code map"), re.M))
-    tops = {path.parent for path in ROOT.glob("*/__init__.py")} - {ROOT / "services", ROOT / "protos", ROOT / "tests"}
-    packages = tops | {path.parent for path in ROOT.glob("services/*/__init__.py")} - {ROOT / "services" / "cli"}
+    halves = {ROOT / "lab", ROOT / "services"}
+    tops = {path.parent for path in ROOT.glob("*/__init__.py")} - {*halves, ROOT / "protos", ROOT / "tests"}
+    packages = tops | {path.parent for half in halves for path in half.glob("*/__init__.py")} - {ROOT / "lab" / "cli"}
 
     assert set() == {str(path.relative_to(ROOT)) for path in packages} - headed
 

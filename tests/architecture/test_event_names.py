@@ -8,7 +8,7 @@ from pathlib import Path
 from services.telemetry.event_names import EVENTS, OF_FAULTS
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services")
+FOLDERS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services", "lab")
 WRITERS = ("write", "_write", "log", "_log", "line", "gate")
 """What functions are called that write a line of the event log, and are given the event's name."""
 EVENT = re.compile(r"(api|store|watch|proc|sched|kubelet|controller|ctrl|driver|plugin|fault|lease)\.[a-z_]+")

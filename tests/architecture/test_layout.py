@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOPS = ("scheduler", "kubelet", "apiserver_fake", "claim_controller", "services", "benchmarks")
+TOPS = ("scheduler", "kubelet", "apiserver_fake", "claim_controller", "services", "lab")
 COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers", "claim_controller")
-MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos", "runs")
+LIBRARIES = (
+    *(f"services/{name}" for name in ("api", "reconcile", "client", "telemetry", "runtime")),
+    *(f"lab/{name}" for name in ("scenarios", "experiments", "explore", "chaos", "runs")),
+)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -17,9 +20,9 @@ def test_every_process_has_the_same_entry_point(component):
     assert {"__main__.py", "config.py", "wiring.py"} <= files
 
 
-@pytest.mark.parametrize("main", MAINS)
-def test_a_main_is_no_process(main):
-    assert not (ROOT / "services" / main / "__main__.py").exists()
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_no_process(library):
+    assert not (ROOT / library / "__main__.py").exists()
 
 
 def test_no_module_is_called_utils_or_its_cousins():
@@ -31,7 +34,7 @@ def test_no_module_is_called_utils_or_its_cousins():
 
 def test_product_code_never_asks_whether_it_is_being_tested():
     words = ("MESH_TEST", "PYTEST", "in_simulation", "is_simulated", "SimLoop")
-    allowed = {"services/scenarios/simulation/simloop.py"}
+    allowed = {"lab/scenarios/simulation/simloop.py"}
     found = [
         str(path.relative_to(ROOT))
         for top in (

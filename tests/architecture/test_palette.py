@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from services.experiments import style
+from lab.experiments import style
 
 ROOT = Path(__file__).parents[2]
 COLOUR = re.compile(r"""[:'"=]\s*\#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})\b|\b(?:rgba?|hsla?)\(\s*\d""", re.I | re.X)
 COLOUR_NAME = re.compile(r"#[0-9a-f]{6}\b")
-TREES = ("services", "benchmarks", "docs")
-STYLE = "services/experiments/style.py"
-PAGE = "services/ui/static/app.css"
+TREES = ("lab", "services", "docs")
+STYLE = "lab/experiments/style.py"
+PAGE = "lab/ui/static/app.css"
 
 
 def test_what_is_a_colour():
@@ -40,7 +40,7 @@ def test_the_live_page_has_the_palette_of_reports():
 
 
 def test_pictures_that_are_kept_have_the_palettes_colours():
-    known = set(COLOUR_NAME.findall((ROOT / "services/experiments/style.py").read_text(encoding="utf-8")))
+    known = set(COLOUR_NAME.findall((ROOT / "lab/experiments/style.py").read_text(encoding="utf-8")))
     pictures = list((ROOT / "docs" / "pictures").rglob("*.svg"))
     other = {path.name: set(COLOUR_NAME.findall(path.read_text(encoding="utf-8").lower())) - known for path in pictures}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli.commands.doctor import PYTHON_MIN, PYTHON_TRIED
+from lab.cli.commands.doctor import PYTHON_MIN, PYTHON_TRIED
 from tests.pythons import SHARE, find, named, others
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli.switch_sources import SPECIFICATIONS, references
+from lab.scenarios.findings import findings_of
 from services.api.switches import REGISTER
-from services.cli.switch_sources import SPECIFICATIONS, references
-from services.scenarios.findings import findings_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -133,7 +133,7 @@ def test_a_page_that_would_fetch_something_is_noticed():
 
 
 def test_the_reference_has_every_command(reference):
-    from services.cli.__main__ import cli
+    from lab.cli.__main__ import cli
 
     text = reference.commands()
 
@@ -157,8 +157,8 @@ def test_the_pages_that_sources_name_are_those_of_the_specifications():
 
 
 def test_the_reference_has_every_measure_and_invariant(reference):
-    from services.scenarios.invariants.auditor import ELSEWHERE, checks
-    from services.scenarios.measures.register import MEASURES
+    from lab.scenarios.invariants.auditor import ELSEWHERE, checks
+    from lab.scenarios.measures.register import MEASURES
 
     assert [] == [one.name for one in MEASURES if f"`{one.name}`" not in reference.measures()]
     assert [] == [check.id for check in checks() if f"## {check.id}: " not in reference.invariants()]
@@ -179,7 +179,7 @@ def test_the_reference_has_every_kind_that_is_served(reference):
 
 def test_the_reference_has_every_metric_that_a_component_declares(reference):
     declared = re.compile(r"""\b(?:counter|gauge|histogram)\(\s*"([a-z_:]+)"\s*,""")
-    packages = ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services")
+    packages = ("apiserver_fake", "claim_controller", "kubelet", "lab", "scheduler", "services")
     files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     names = {name for path in files for name in declared.findall(path.read_text())}
 

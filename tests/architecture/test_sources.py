@@ -56,7 +56,7 @@ BARE_PLACE = re.compile(rf"\b[Ss]ections?{GAP}({PLACES})|§ ?({PLACES})|\b({SCEN
 KEP = re.compile(r"\bKEP(?:-\w+|[ _]?\d+)")
 DECISION = re.compile(rf"\bdecisions?{GAP}(\d+)\b(?:{GAP}and{GAP}(\d+)\b)?")
 FILE = re.compile(
-    r"(?<![\w/.(-])(?:apiserver_fake|benchmarks|docs|examples|experiments|kubelet|protos|scheduler|services|tests)"
+    r"(?<![\w/.(-])(?:apiserver_fake|docs|examples|experiments|kubelet|lab|protos|scheduler|services|tests)"
     r"/(?:[a-z0-9_.-]+/)*[a-z0-9_.-]+\.(?:json|md|proto|py|txt|yaml)\b"
 )
 MADE = re.compile(r"^cat > (\S+) <<", re.M)

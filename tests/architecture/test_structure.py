@@ -13,7 +13,7 @@ WITHIN_MAX = {
     "scheduler": 12,
     "kubelet": 12,
     "services.controllers": 6,
-    "services.scenarios": 9,
+    "lab.scenarios": 9,
     "claim_controller": 5,
 }
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from services.recordings.format import Meta
-from services.recordings.writer import Writer
-from services.ui.page import DECISIONS, write_page
-from services.ui.vendor import GOAL, LIMIT, bundle_bytes
+from lab.recordings.format import Meta
+from lab.recordings.writer import Writer
+from lab.ui.page import DECISIONS, write_page
+from lab.ui.vendor import GOAL, LIMIT, bundle_bytes
 from tests.browser import server_bench
 from tests.browser.big_cluster import BigCluster
 from tests.browser.driver import Browser, chromium

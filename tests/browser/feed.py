@@ -11,12 +11,12 @@ from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
-from services.ui.lines import KEPT
-from services.ui.live import LINES_A_FRAME
+from lab.ui.lines import KEPT
+from lab.ui.live import LINES_A_FRAME
 from tests.browser import frames
 from tests.browser.big_cluster import START, BigCluster
 
-STATIC = Path(__file__).resolve().parents[2] / "services/ui/static"
+STATIC = Path(__file__).resolve().parents[2] / "lab/ui/static"
 mimetypes.add_type("text/javascript", ".mjs")
 
 

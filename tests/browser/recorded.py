@@ -2,10 +2,10 @@
 
 import msgspec
 
-from services.recordings.format import Meta
-from services.recordings.writer import Writer
+from lab.recordings.format import Meta
+from lab.recordings.writer import Writer
+from lab.ui.page import write_page
 from services.telemetry.eventlog import Line
-from services.ui.page import write_page
 from tests.unit.recordings.histories import KINDS, History, node, pod
 
 KINDS["noderesourcetopologies.topology.node.k8s.io"] = "NodeResourceTopology"

@@ -22,12 +22,12 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from benchmarks.mesh import Stopwatch, wait_for_nodes
-from benchmarks.running_mesh import cpu_s, many, rss_mib, running_mesh
+from lab.benchmarks.mesh import Stopwatch, wait_for_nodes
+from lab.benchmarks.running_mesh import cpu_s, many, rss_mib, running_mesh
+from lab.recordings import frames
 from services.api.meta import Key
 from services.api.wire import Request
 from services.client.client import request_of
-from services.recordings import frames
 from services.telemetry import kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,7 +192,7 @@ class Reader:
 async def page_server(data, *words):
     """Start `keplab ui`; yields its process, its address and its token."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli", "ui", "--data", str(data), *words),
+        *(sys.executable, "-m", "lab.cli", "ui", "--data", str(data), *words),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
     )

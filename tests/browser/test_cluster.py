@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.experiments import style
+from lab.experiments import style
 from tests.browser import frames, recorded
 
 PHASES = ("pending", "running", "succeeded", "failed")

@@ -5,14 +5,14 @@ import itertools
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.experiments.axis import ticks, time_ticks
-from services.experiments.document import recording_name
-from services.experiments.figures import Scale
-from services.experiments.run_page import RunPage
-from services.experiments.shown import page_document
-from services.recordings.format import SUFFIX
-from services.scenarios.measures.register import MEASURES
-from services.ui.result_page import comparison_page, runs_page
+from lab.experiments.axis import ticks, time_ticks
+from lab.experiments.document import recording_name
+from lab.experiments.figures import Scale
+from lab.experiments.run_page import RunPage
+from lab.experiments.shown import page_document
+from lab.recordings.format import SUFFIX
+from lab.scenarios.measures.register import MEASURES
+from lab.ui.result_page import comparison_page, runs_page
 from tests.browser import recorded
 from tests.unit.experiments.runs import A, B, a_failed_run, a_run, compared
 

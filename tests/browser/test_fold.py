@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from services.recordings.reader import Recording
+from lab.recordings.reader import Recording
 from tests.browser import frames, recorded
 
 DERIVED_FROM_RECORDING = ("nodes", "pods")

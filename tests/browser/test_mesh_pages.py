@@ -84,7 +84,7 @@ def page(server, new_page):
 
 def cli(mesh, *words):
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli", *words, "--data", str(mesh.data), "-o", "json"],
+        [sys.executable, "-m", "lab.cli", *words, "--data", str(mesh.data), "-o", "json"],
         capture_output=True,
         check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

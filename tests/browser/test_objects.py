@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-from services.recordings.reader import Recording
+from lab.recordings.reader import Recording
 from tests.browser import recorded
 
 LINES = "() => [...document.querySelectorAll('.diff-row')].filter((row) => !row.classList.contains('gap')).map((row) => [row.classList[1], row.lastChild.textContent])"

@@ -25,7 +25,7 @@ def address(request, recording):
         yield recorded.page_of(recording.parent, recording)
         return
     process = subprocess.Popen(
-        [sys.executable, "-m", "services.cli", "ui", "--run", str(recording), "--data", str(recording.parent / "none")],
+        [sys.executable, "-m", "lab.cli", "ui", "--run", str(recording), "--data", str(recording.parent / "none")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -202,7 +202,7 @@ def test_cividis_begins_dark_blue_and_ends_yellow_and_grows_brighter(page):
 
 def test_modules_are_named_by_the_import_map_alone(replay):
     """A relative import would work when it is served, and not in one file."""
-    from services.ui.vendor import STATIC
+    from lab.ui.vendor import STATIC
 
     relative = [
         f"{path.name}: {line}"

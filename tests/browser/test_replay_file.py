@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from services.ui import page as ui_page
+from lab.ui import page as ui_page
 from tests.browser import recorded
 from tests.unit.recordings.histories import History, node, pod
 

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.experiments import style
+from lab.experiments import style
 
 PAGES = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SETTLE = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"

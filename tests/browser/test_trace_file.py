@@ -3,9 +3,9 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.experiments.trace_page import TracePage, traces_of
-from services.scenarios.traces.waterfall import SpanGraph
-from services.ui.result_page import traces_page
+from lab.experiments.trace_page import TracePage, traces_of
+from lab.scenarios.traces.waterfall import SpanGraph
+from lab.ui.result_page import traces_page
 from tests.unit.scenarios.traces.test_waterfall import a_life, a_span
 
 HOSTILE = '<img src=x onerror="window.pwned=1">'

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.recordings.reader import Recording
-from services.scenarios.recording import run_recorder
-from services.scenarios.run import load_scenario, simulate
-from services.ui.documents import decisions_of, difference, trace
-from services.ui.page import write_page
+from lab.recordings.reader import Recording
+from lab.scenarios.recording import run_recorder
+from lab.scenarios.run import load_scenario, simulate
+from lab.ui.documents import decisions_of, difference, trace
+from lab.ui.page import write_page
 
 RUNAWAY = "experiments/runaway/runaway.txt"
 SHORT_S = "wait 250ms"

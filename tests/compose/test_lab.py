@@ -19,7 +19,7 @@ SCENARIO = "experiments/containers/broken-parts.txt"
 def on_host(mesh, *words):
     """Return the exit code of a command on this machine and what it printed."""
     environ = {**os.environ, **mesh.engine.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "services.cli", *words]
+    command = [sys.executable, "-m", "lab.cli", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_MAX_S, env=environ)
     return done.returncode, done.stdout, done.stderr
 
@@ -176,7 +176,7 @@ def test_ctrl_c_in_the_middle_of_a_comparison_puts_the_switches_back(strict, sce
     path = scenario("# Long\nnodes n1 cpu=4\npod a cpu=1\nwait 300s\n")
     words = ["compare", str(path), *ARMS, "--containers", STRICT, "--runs", str(tmp_path / "runs")]
     environ = {**os.environ, **strict.engine.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-m", "services.cli", *words], cwd=tmp_path, env=environ) as process:
+    with subprocess.Popen([sys.executable, "-m", "lab.cli", *words], cwd=tmp_path, env=environ) as process:
         try:
             wait_for(lambda: strict.get("/api/v1/pods")["items"], "the first arm runs")
             assert {"scheduler": "scheduler.percentage_of_nodes_to_score=50"} == switches_set(strict)

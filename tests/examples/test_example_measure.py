@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
-from services.scenarios.measures.packages import GROUP, offered, package_measure
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
+from lab.cli.__main__ import run
+from lab.scenarios.measures.packages import GROUP, offered, package_measure
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import ScriptError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "packing-ratio"
@@ -94,7 +94,7 @@ def test_the_register_lists_what_packages_offer(example, capsys):
 )  # fmt: skip
 def test_a_measure_that_raises_is_named_and_the_run_is_not_lost(install, tmp_path, code, says):
     (tmp_path / "wrong_package.py").write_text(
-        "from services.scenarios.measures.entry import MeasureEntry\n"
+        "from lab.scenarios.measures.entry import MeasureEntry\n"
         f"MEASURE = MeasureEntry(name='wrong_one', meaning='m', objects=('pods',), compute=lambda run: {code})\n"
     )
     install("wrong", {"wrong_one": "wrong_package:MEASURE"}, tmp_path)
@@ -120,7 +120,7 @@ def test_a_measure_that_raises_is_named_and_the_run_is_not_lost(install, tmp_pat
 )  # fmt: skip
 def test_a_measure_that_cannot_be_had_is_refused_with_its_line(install, tmp_path, offers, says):
     (tmp_path / "wrong_entries.py").write_text(
-        "from services.scenarios.measures.entry import MeasureEntry\n"
+        "from lab.scenarios.measures.entry import MeasureEntry\n"
         "OTHER = MeasureEntry(name='other', meaning='', compute=len)\n"
         "BETTER = MeasureEntry(name='asked', meaning='', compute=len, better='more')\n"
         "PLURAL = MeasureEntry(name='asked', meaning='', compute=len, objects=('pod',))\n"

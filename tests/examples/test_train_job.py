@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from apiserver_fake.authorization import authorizer
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.lifetime import Lifetime
 from services.api.identity import SCHEDULER, Identity
 from services.api.meta import Key
 from services.runtime.roles import Role
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.lifetime import Lifetime
 from tests.component.controllers.conftest import World
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train-job"

@@ -18,6 +18,7 @@ import msgspec
 
 from apiserver_fake.admission import expressions as admission
 from apiserver_fake.customresources import jsonpath
+from lab.scenarios.measures import expression as measures
 from services.api import selectors
 from services.api.cel import device_selectors, faults, libraries, rules
 from services.api.cel.declarations import Library
@@ -34,7 +35,6 @@ from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
 from services.api.kwok.stages import jq
 from services.api.kwok.stages.template_functions import FUNCTIONS, Context
 from services.api.kwok.stages.templates import Template, TemplateError
-from services.scenarios.measures import expression as measures
 
 SCALARS = (BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT)
 VALUES = {

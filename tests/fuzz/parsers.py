@@ -25,6 +25,10 @@ from kubelet.node import health
 from kubelet.runtime import latency, pages, script, shell
 from kubelet.runtime.records import Checkpoint, PodRecord, newest
 from kubelet.static_pods.manifests import ManifestError, read_manifest
+from lab.explore.moments import EventError, parse_event
+from lab.explore.replay import ReplayError, read_replay
+from lab.scenarios.script import expectation, scenario, value_types, workload
+from lab.scenarios.script.verbs import VERBS
 from scheduler.configuration import parser as configuration
 from services.api import cron, label_syntax, quantity, selectors, times
 from services.api.cel import device_selectors, values
@@ -43,13 +47,9 @@ from services.api.node_selection import integer_of
 from services.api.resources import resources
 from services.api.switches import SwitchError, Switches
 from services.api.wire import LeaseEpoch, Request
-from services.explore.moments import EventError, parse_event
-from services.explore.replay import ReplayError, read_replay
 from services.runtime.config import StartError
 from services.runtime.mesh_directory import read_state
 from services.runtime.roles import read_role
-from services.scenarios.script import expectation, scenario, value_types, workload
-from services.scenarios.script.verbs import VERBS
 from services.telemetry.spans import parse_traceparent
 from services.telemetry.traces import read_spans
 from tests.fuzz.values import NUMBERS, TEXTS, bad_values, encoded

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest import openapi
+from lab.scenarios.run import load_scenario, simulate
 from services.api.errors import ApiError
 from services.api.identity import ADMIN
 from services.api.wire import Request
-from services.scenarios.run import load_scenario, simulate
 from services.telemetry import logs
 from tests.fuzz.target import valid_objects
 from tests.fuzz.values import Schemas, encoded, mutated, one_in, values_of

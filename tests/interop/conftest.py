@@ -224,7 +224,7 @@ class WholeMesh:
         self.kubeconfig: str = json.loads(done.stdout)["kubeconfig"]
 
     def _keplab(self, *words):
-        command = [sys.executable, "-m", "services.cli", *words]
+        command = [sys.executable, "-m", "lab.cli", *words]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_MAX_S * 3)
 
     def stop(self) -> None:

@@ -22,7 +22,7 @@ class Up:
         self._keplab("up", "--nodes", "1", "--engine", "memory", "--detach")
 
     def _keplab(self, *words):
-        command = [sys.executable, "-m", "services.cli", *words, "--data", str(self.data)]
+        command = [sys.executable, "-m", "lab.cli", *words, "--data", str(self.data)]
         subprocess.run(command, check=True, capture_output=True, timeout=START_MAX_S)
 
     def stop(self):

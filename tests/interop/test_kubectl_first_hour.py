@@ -173,7 +173,7 @@ STEPS = [
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory):
     data = tmp_path_factory.mktemp("hour") / "mesh"
-    keplab = [sys.executable, "-m", "services.cli"]
+    keplab = [sys.executable, "-m", "lab.cli"]
     up = [*keplab, "up", "--nodes", "2", "--engine", "memory", "--data", str(data), "--detach", "-o", "json"]
     started = subprocess.run(up, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_MAX_S)
     try:

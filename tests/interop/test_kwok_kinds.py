@@ -120,7 +120,7 @@ def kubectl(folder):
     (folder / "kwok.yaml").write_text(KWOK.format(folder=folder, port=server.server_address[1]))
     (folder / "p.log").write_text("2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:01Z stderr F two\n")
     (folder / "before.log").write_text("2025-01-01T00:00:00Z stdout F before\n")
-    keplab, data = [sys.executable, "-m", "services.cli"], folder / "mesh"
+    keplab, data = [sys.executable, "-m", "lab.cli"], folder / "mesh"
     up = [*keplab, "up", "--nodes", "1", "--engine", "memory", "--data", str(data), "--kwok", str(folder / "kwok.yaml")]
     done = subprocess.run(
         [*up, "--host-commands", "--enable-crds", "Stage,ClusterExec", "--detach", "-o", "json"],

@@ -71,7 +71,7 @@ class Mesh:
 
     def __init__(self, home):
         self.home, self.data = home, home / "mesh"
-        self._keplab = [sys.executable, "-m", "services.cli"]
+        self._keplab = [sys.executable, "-m", "lab.cli"]
         up = [*self._keplab, "up", "--nodes", "1", "--engine", "memory", "--data", str(self.data), "--detach"]
         done = subprocess.run([*up, "-o", "json"], cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_MAX_S)
         assert done.returncode == 0, done.stderr[-1000:]

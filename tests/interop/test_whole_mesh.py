@@ -25,7 +25,7 @@ def kubectl(tmp_path_factory):
         pytest.skip(str(error))
     home = tmp_path_factory.mktemp("home")
     data = home / "mesh"
-    keplab = [sys.executable, "-m", "services.cli"]
+    keplab = [sys.executable, "-m", "lab.cli"]
     up = [*keplab, "up", "--nodes", "2", "--engine", "memory", "--data", str(data), "--detach", "-o", "json"]
     started = subprocess.run(up, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_MAX_S)
     try:

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import msgspec
 
+from lab.ui.jobs import Jobs
+from lab.ui.lines import entry_of
+from lab.ui.live import Live
+from lab.ui.runs import Runs
+from lab.ui.server import Parts, Server, Settings
+from lab.ui.session import Sessions
 from services.api.wire import WatchEvent
 from services.client.discovery import ServedKind
-from services.ui.jobs import Jobs
-from services.ui.lines import entry_of
-from services.ui.live import Live
-from services.ui.runs import Runs
-from services.ui.server import Parts, Server, Settings
-from services.ui.session import Sessions
 from tests.unit.recordings.histories import pod
 
 TOKEN, KEY = "t" * 64, "c" * 64

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from services.recordings import frames
+from lab.recordings import frames
 
 ROOT = Path(__file__).parents[2]
 READY_MAX_S = 30.0
@@ -42,7 +42,7 @@ class PageServer:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "services.cli", "ui", "--port", str(self._port), *map(str, self._words)],
+            [sys.executable, "-m", "lab.cli", "ui", "--port", str(self._port), *map(str, self._words)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip

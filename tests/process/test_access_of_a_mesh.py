@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from apiserver_fake.audit.policy import DEFAULT
+from lab.scenarios.invariants.policy import Call, is_allowed
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Request
 from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.invariants.policy import Call, is_allowed
 
 ANN = Identity("user:ann")
 MARKERS = 20

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, run_as_processes
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

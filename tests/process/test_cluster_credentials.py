@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from services.exchange.cluster import Cluster
-from services.exchange.credentials import FILE_AGE_S, Credentials
-from services.exchange.kubeconfig import Access, Program, read_access
-from services.exchange.stream import Refused
+from lab.exchange.cluster import Cluster
+from lab.exchange.credentials import FILE_AGE_S, Credentials
+from lab.exchange.kubeconfig import Access, Program, read_access
+from lab.exchange.stream import Refused
 
 
 class ApiServer:

@@ -1,6 +1,6 @@
 """CronJobs, autoscalers and endpoint slices as processes: each controller acts under its own rights over real gRPC."""
 
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 
 SCENARIO = """# Three controllers
 limit 90s

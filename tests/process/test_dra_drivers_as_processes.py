@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kubelet.dra.emulated.serving import DriverConfig, build
+from lab.scenarios.run import load_scenario, run_as_processes, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from services.runtime.config import EXIT_LOCKED, StartError
 from services.runtime.mesh_directory import hold
-from services.scenarios.run import load_scenario, run_as_processes, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "devices"
 KILLED = """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from services.exchange.format import Reading, open_stream
-from services.exchange.reading import Source
-from services.recordings.reader import Recording
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.reading import Source
+from lab.recordings.reader import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -29,7 +29,7 @@ spec: {terminationGracePeriodSeconds: 0, containers: [{name: a, image: app}]}
 
 
 def keplab(*arguments, code=0, stdin=None):
-    command = [sys.executable, "-m", "services.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "lab.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=120, input=stdin)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done
@@ -51,7 +51,7 @@ def read(path):
 
 def recording(path, *words):
     """Begin to record; return the process once it follows what happens."""
-    command = [sys.executable, "-m", "services.cli", "record", "-o", str(path), *map(str, words)]
+    command = [sys.executable, "-m", "lab.cli", "record", "-o", str(path), *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRON)
     for line in process.stderr:
         if "recording until Ctrl-C" in line:
@@ -112,7 +112,7 @@ def test_a_mesh_is_recorded_in_keplabs_own_form(data, tmp_path):
 
 
 def delete(data, path):
-    from services.cli.mesh_api import MeshApi
+    from lab.cli.mesh_api import MeshApi
 
     api = MeshApi(data)
     import urllib.request
@@ -417,7 +417,7 @@ def test_a_snapshot_of_another_store_format_is_refused_with_both_versions(data, 
 def test_what_cannot_be_done_is_one_line(data, tmp_path, words, message):
     (tmp_path / "salt").write_bytes(b"s" * 16)
     words = tuple(each.replace("DATA", str(data)).replace("SALT", str(tmp_path / "salt")) for each in words)
-    command = [sys.executable, "-m", "services.cli", *words, *(() if words == ("import",) else ("--data", str(data)))]
+    command = [sys.executable, "-m", "lab.cli", *words, *(() if words == ("import",) else ("--data", str(data)))]
 
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, cwd=tmp_path, timeout=60, check=False)
 

@@ -11,11 +11,11 @@ import threading
 import pytest
 from aiohttp import web
 
+from lab.scenarios.run import load_scenario, run_as_processes
 from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.extenders.http import HttpTransport
 from scheduler.preemption.candidates import ExtenderError
 from services.runtime.real import RealClock
-from services.scenarios.run import load_scenario, run_as_processes
 from services.telemetry.traces import MemorySpans, Tracer
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"

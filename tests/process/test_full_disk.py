@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.scenarios.processes.event_files import Incomplete, Tail
+from lab.scenarios.run import load_scenario, run_as_processes
 from services.runtime.mesh_directory import is_alive
-from services.scenarios.processes.event_files import Incomplete, Tail
-from services.scenarios.run import load_scenario, run_as_processes
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPLAB = [sys.executable, "-m", "services.cli"]
+KEPLAB = [sys.executable, "-m", "lab.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 WAIT_MAX_S = 60.0
 BYTES = 60_000

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import pytest
 
+from lab.scenarios.invariants import Auditor
+from lab.scenarios.processes.event_files import Tail
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.client.client import Client
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.invariants import Auditor
-from services.scenarios.processes.event_files import Tail
 
 
 class Proxy:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.run import load_scenario, run_as_processes, simulate
+from lab.scenarios.run import load_scenario, run_as_processes, simulate
 
 SCENARIO = """# Four pods, one too large and one gated
 set scheduler.scoring_strategy=MostAllocated

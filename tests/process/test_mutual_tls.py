@@ -462,7 +462,7 @@ def test_a_running_mesh_renews_its_certificates_before_they_expire(tmp_path):
 def keplab(*words):
     environ = {**os.environ, "PYTHONPATH": os.getcwd()}
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", *words], capture_output=True, text=True, timeout=60, env=environ
+        [sys.executable, "-m", "lab.cli", *words], capture_output=True, text=True, timeout=60, env=environ
     )
 
 

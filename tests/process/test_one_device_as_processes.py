@@ -5,9 +5,9 @@
 
 import random
 
-from services.scenarios.run import run_as_processes
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import run_as_processes
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from tests.scenarios.test_one_device import CLAIMS, SITES, findings
 
 SCENARIO = """

@@ -16,7 +16,7 @@ import yaml
 WAIT_MAX_S = 90.0
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "train-job"
-KEPLAB = [sys.executable, "-m", "services.cli"]
+KEPLAB = [sys.executable, "-m", "lab.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 SETS = ["--set", "reserved_for.mode=kep5194", "--set", "GenericWorkload=true"]
 NODE = {"name": "n1", "cpu": "8", "memory": "16Gi", "pods": 110, "drivers": "fabric.example.com:0"}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.recordings import frames
+from lab.recordings import frames
 from services.runtime.supervisor import MeshOptions, Supervisor
 from tests.process.page_server import ROOT, PageServer
 
@@ -72,7 +72,7 @@ def reader(mesh, tmp_path_factory):
 
 
 def status(mesh):
-    words = [sys.executable, "-m", "services.cli", "status", "--data", str(mesh.data), "-o", "json"]
+    words = [sys.executable, "-m", "lab.cli", "status", "--data", str(mesh.data), "-o", "json"]
     return json.loads(
         subprocess.run(words, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
     )
@@ -367,7 +367,7 @@ def test_a_traces_pieces_add_up_to_its_total(page):
 
 def test_the_queue_and_the_explanation_are_those_of_the_commands(mesh, page):
     name = page.get("objects/pods?ns=default&q=web")["rows"][0]["name"]
-    words = [sys.executable, "-m", "services.cli", "explain", f"pod/{name}", "--data", str(mesh.data), "-o", "json"]
+    words = [sys.executable, "-m", "lab.cli", "explain", f"pod/{name}", "--data", str(mesh.data), "-o", "json"]
     expected = json.loads(
         subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
     )

@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from services.recordings import frames
-from services.recordings.reader import Recording
+from lab.recordings import frames
+from lab.recordings.reader import Recording
 from tests.process.page_server import ROOT, PageServer
 
 SCENARIO = """# One pod that its first node rejects
@@ -32,7 +32,7 @@ ARMS = [
 
 def keplab(*words, cwd):
     made = subprocess.run(
-        [sys.executable, "-m", "services.cli", *words],
+        [sys.executable, "-m", "lab.cli", *words],
         cwd=cwd,
         capture_output=True,
         text=True,

@@ -6,9 +6,9 @@ import aiohttp
 import numpy as np
 from aiohttp import web
 
-from services.recordings import frames
-from services.ui.outbox import BUDGET_BYTES
-from services.ui.session import COOKIE
+from lab.recordings import frames
+from lab.ui.outbox import BUDGET_BYTES
+from lab.ui.session import COOKIE
 from tests.process.mesh_without_processes import KEY, MadeUp
 
 

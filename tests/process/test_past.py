@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli.mesh_state import transport_of
-from services.recordings.format import Meta
-from services.recordings.live import record_mesh
-from services.recordings.reader import Recording
-from services.recordings.writer import Writer
+from lab.cli.mesh_state import transport_of
+from lab.recordings.format import Meta
+from lab.recordings.live import record_mesh
+from lab.recordings.reader import Recording
+from lab.recordings.writer import Writer
 from services.runtime.mesh_directory import read_state
 from services.runtime.real import RealClock, seeded_random
 
@@ -27,7 +27,7 @@ POD = {"containers": [{"name": "main", "image": "app", "resources": {"requests":
 
 
 def keplab(*arguments, code=0):
-    command = [sys.executable, "-m", "services.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "lab.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=120)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done

@@ -2,7 +2,7 @@
 
 import yaml
 
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 from tests.fuzz.poison import HEALTHY, NAMESPACE, hand_made_documents
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims" / "gpus.yaml"
 ROUNDS = 2

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 from tests.architecture.test_commands import PLACEHOLDER, printed
 from tests.process.test_up import ENVIRON, KEPLAB, wait_for
 

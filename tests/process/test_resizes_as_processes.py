@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 
 SCENARIOS = Path(__file__).parents[2] / "experiments" / "kep-5836"
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from benchmarks.rest import FORMS, bench_rest
+from lab.benchmarks.rest import FORMS, bench_rest
 
 
 def test_every_operation_and_every_form_of_a_list_is_measured():

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from lab.experiments.execution import ArmJob, run_arm
+from lab.scenarios.processes.foreign_mesh import MARK, Access
+from lab.scenarios.processes.mesh_switches import MeshSwitches, VolumePlace
+from lab.scenarios.run import load_scenario, run_against
+from lab.scenarios.script.scenario import ScriptError
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.experiments.execution import ArmJob, run_arm
 from services.runtime.config import MeshError
 from services.runtime.credentials import main as make_credentials
 from services.runtime.real import RealClock, seeded_random
-from services.scenarios.processes.foreign_mesh import MARK, Access
-from services.scenarios.processes.mesh_switches import MeshSwitches, VolumePlace
-from services.scenarios.run import load_scenario, run_against
-from services.scenarios.script.scenario import ScriptError
 
 ROOT = Path(__file__).parents[2]
 READY_MAX_S = 60.0
@@ -61,7 +61,7 @@ class Running:
         tokens = self.folder / "credentials" / folder / ("server.json" if component == "apiserver" else "token.json")
         words = [*flags, "--token-file", str(tokens), "--ready-file", str(ready), "--health-port", "0"]
         words += ["--log-level", "warning"] + ([] if component == "apiserver" else ["--server", self.server])
-        command = [sys.executable, "-m", "services.cli", "component", component, *words]
+        command = [sys.executable, "-m", "lab.cli", "component", component, *words]
         self.processes.append(subprocess.Popen(command, cwd=self.folder, env=self.environ))
         deadline = time.monotonic() + READY_MAX_S
         while not ready.exists():

@@ -1,5 +1,5 @@
-from benchmarks.scheduler_mesh import bench_scheduler_mesh
-from benchmarks.workloads.register import workload
+from lab.benchmarks.scheduler_mesh import bench_scheduler_mesh
+from lab.benchmarks.workloads.register import workload
 
 
 def test_a_workload_is_played_to_an_api_server_and_a_scheduler_of_their_own():

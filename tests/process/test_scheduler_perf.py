@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from services.cli.commands.bench import COMMAND
+from lab.cli.commands.bench import COMMAND
 
 EXAMPLE = Path(__file__).parents[2] / "examples/scheduler_perf/performance-config.yaml"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.mesh_state import state_of
+from lab.cli.mesh_state import state_of
 from services.runtime.mesh_directory import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ corsAllowedOriginList: [http://localhost:3000]
 
 def keplab(*words):
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "lab.cli", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
 

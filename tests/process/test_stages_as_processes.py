@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import ScriptError, load_scenario, plan_of, run_as_processes, simulate
+from lab.scenarios.run import ScriptError, load_scenario, plan_of, run_as_processes, simulate
 
 FLAKY = (Path(__file__).parents[2] / "experiments" / "stages" / "flaky.yaml").read_text()
 SEED = 11
@@ -50,7 +50,7 @@ def test_a_wrong_stage_is_refused_before_the_mesh_is_up(tmp_path):
     file.write_text("kind: Stage\n")
 
     ended = subprocess.run(
-        [sys.executable, "-m", "services.cli", "up", "--data", str(tmp_path / "data"), "--stages", str(file)],
+        [sys.executable, "-m", "lab.cli", "up", "--data", str(tmp_path / "data"), "--stages", str(file)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -30,7 +30,7 @@ wait 8s
 RUN = """
 import json, sys
 from pathlib import Path
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 folder = Path(sys.argv[1])
 result = run_as_processes(load_scenario(folder / "churn.txt"), data_dir=folder / "mesh")
 (folder / "result.json").write_text(json.dumps(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.store import WRITERS, bench_store
+from lab.benchmarks.store import WRITERS, bench_store
 from tests.process import etcds
 
 

@@ -16,7 +16,7 @@ from services.runtime.control import CONTROL_SOCKET
 from services.runtime.mesh_directory import LOCK_FILE, holder, is_alive
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPLAB = [sys.executable, "-m", "services.cli"]
+KEPLAB = [sys.executable, "-m", "lab.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 WAIT_MAX_S = 60.0
 

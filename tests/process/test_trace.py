@@ -16,7 +16,7 @@ import yaml
 
 WAIT_MAX_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
-KEPLAB = [sys.executable, "-m", "services.cli"]
+KEPLAB = [sys.executable, "-m", "lab.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 POD_SPEC = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "100m"}}}]}
 LOG_RESOLUTION_MS = 50.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, run_as_processes
+from lab.scenarios.run import load_scenario, run_as_processes
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "unbinding"
 

@@ -17,7 +17,7 @@ import yaml
 
 WAIT_MAX_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
-KEPLAB = [sys.executable, "-m", "services.cli"]
+KEPLAB = [sys.executable, "-m", "lab.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 ROLES = ["apiserver", "scheduler", "controllers", "claim-controller", "kubelet/h0", "kubelet/h1"]
 

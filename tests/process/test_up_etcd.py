@@ -27,7 +27,7 @@ def keplab(*arguments, path=""):
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     environ["PATH"] = f"{path}:{environ['PATH']}" if path else "/nowhere"
     environ.pop("KEPLAB_PARTS", None)
-    command = [sys.executable, "-m", "services.cli", *arguments]
+    command = [sys.executable, "-m", "lab.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=150)
 
 

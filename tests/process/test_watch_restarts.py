@@ -9,13 +9,13 @@ import sys
 import msgspec
 import pytest
 
+from lab.scenarios.invariants.i15_streams import REASONS
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import MASTERS_GROUP
 from services.api.wire import Request, WatchRequest
 from services.client.client import Client
 from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock
-from services.scenarios.invariants.i15_streams import REASONS
 from services.telemetry.eventlog import Line
 from tests.process.test_kubelet_links import free_port
 

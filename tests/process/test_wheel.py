@@ -12,16 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(400)
-PACKED = (
-    "apiserver_fake",
-    "benchmarks",
-    "claim_controller",
-    "experiments",
-    "kubelet",
-    "protos",
-    "scheduler",
-    "services",
-)
+PACKED = ("apiserver_fake", "claim_controller", "experiments", "kubelet", "lab", "protos", "scheduler", "services")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
@@ -64,13 +55,13 @@ def test_a_wheel_knows_its_version_and_runs_shipped_scenarios_by_name(installed,
     assert keplab("--version") == "keplab, version 0.1.0\n"
     listed = json.loads(keplab("scenarios", "-o", "json"))
     assert len(listed) == len(list((ROOT / "experiments").rglob("*.txt")))
-    assert all(each["file"].startswith(str(installed[1] / "services" / "shipped")) for each in listed)
+    assert all(each["file"].startswith(str(installed[1] / "lab" / "shipped")) for each in listed)
     (result,) = json.loads(keplab("run", "a-pods-first-life", "-o", "json"))
     assert result["passed"]
 
 
 def test_a_wheel_has_the_whole_page(installed):
-    files = {path.relative_to(ROOT) for path in (ROOT / "services" / "ui" / "static").rglob("*") if path.is_file()}
+    files = {path.relative_to(ROOT) for path in (ROOT / "lab" / "ui" / "static").rglob("*") if path.is_file()}
 
     assert files
     assert {path for path in files if not (installed[1] / path).is_file()} == set()

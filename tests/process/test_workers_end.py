@@ -50,7 +50,7 @@ def until(condition):
 def test_no_worker_is_left(tmp_path, words, how):
     scenario = tmp_path / "long.txt"
     scenario.write_text(SCENARIO)
-    command = [sys.executable, "-m", "services.cli", words[0], str(scenario), *words[1:], "--workers", "2"]
+    command = [sys.executable, "-m", "lab.cli", words[0], str(scenario), *words[1:], "--workers", "2"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 WRITES = ("resourceclaims.resource.k8s.io", "resourceclaims.resource.k8s.io/status", "pods/status")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 HOUR_S = 3600.0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from services.dra.allocated import Allocated
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status")]

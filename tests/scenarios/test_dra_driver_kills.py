@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 PLACE = Path(__file__).parents[2] / "experiments" / "devices" / "kills.txt"
 UNBOUND = """

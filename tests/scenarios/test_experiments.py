@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 SCENARIOS = sorted(Path(__file__).parents[2].joinpath("experiments").rglob("*.txt"))
 

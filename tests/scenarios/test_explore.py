@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli.__main__ import run
+from lab.explore.moments import parse_event
+from lab.explore.recorder import Trial
+from lab.explore.replay import read_replay, write_replay
+from lab.explore.schedules import Hold
+from lab.explore.search import Task, explore, record, replayed
+from lab.scenarios.run import load_scenario, simulate
 from services.api.wire import Request, encode
-from services.cli.__main__ import run
 from services.client.client import Client
-from services.explore.moments import parse_event
-from services.explore.recorder import Trial
-from services.explore.replay import read_replay, write_replay
-from services.explore.schedules import Hold
-from services.explore.search import Task, explore, record, replayed
-from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
 FREED_CAPACITY = str(RACES / "freed-capacity.txt")
@@ -157,7 +157,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     assert [again["digest"] for again in json.loads(capsys.readouterr().out)] == [found["digest"]]
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "services.cli", "explore", "--replay", str(saved), "-o", "json"],
+            [sys.executable, "-m", "lab.cli", "explore", "--replay", str(saved), "-o", "json"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

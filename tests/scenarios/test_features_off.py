@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.scenarios.run import load_scenario, simulate
 from services.api.switches import Switches
-from services.scenarios.run import load_scenario, simulate
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RESIZE_PREEMPTION_OFF = "InPlacePodVerticalScalingSchedulerPreemption=false"

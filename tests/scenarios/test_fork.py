@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.recordings.format import Parts
-from services.recordings.reader import Recording
-from services.scenarios.past import State, StateError, StoredObject, newest_moment, read_state, write_state
-from services.scenarios.recorded import state_at
-from services.scenarios.recording import run_recorder
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.recordings.format import Parts
+from lab.recordings.reader import Recording
+from lab.scenarios.past import State, StateError, StoredObject, newest_moment, read_state, write_state
+from lab.scenarios.recorded import state_at
+from lab.scenarios.recording import run_recorder
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims"
 WORK = """

@@ -1,9 +1,9 @@
 """I31: gauges show what is stored. No line of the event log says what a gauge shows, so it is read off the mesh."""
 
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from scheduler.metrics import SchedulerMetrics
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
 
 SCENARIO = """
 nodes n1..n2 cpu=4

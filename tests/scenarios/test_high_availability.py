@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "high-availability"
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from services.cli.commands.run import COMMAND
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.timeline import status_of
+from lab.cli.commands.run import COMMAND
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.timeline import status_of
 
 HEAD = {
     "apiVersion": "simulation.kube-scheduler-simulator.sigs.k8s.io/v1alpha1",

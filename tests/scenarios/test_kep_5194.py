@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from apiserver_fake.authorization import authorizer
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "kep-5194"
 DEPLOYMENTS, COLLECTOR = "system:controller:deployment", "system:controller:gc"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 SCENARIOS = Path(__file__).parents[2] / "experiments" / "kep-5836"
 GENERATIONS = ("G0", "G1", "G2", "G3", "G4")

@@ -3,15 +3,15 @@
 import asyncio
 import random
 
+from lab.scenarios.mesh import MeshPlan
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.simulated_mesh import SimMesh
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.scenarios.mesh import MeshPlan
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.simulated_mesh import SimMesh
 
 PARTITION = """# A node is cut off for 400 s
 limit 900s

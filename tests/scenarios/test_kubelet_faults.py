@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 from services.telemetry.eventlog import Line
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios import run as runs
-from services.scenarios.measures.queue_pools import QueuePools
-from services.scenarios.measures.register import MEASURES, find
-from services.scenarios.run import load_scenario, measures_of, simulate
-from services.scenarios.script.scenario import ScriptError, parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios import run as runs
+from lab.scenarios.measures.queue_pools import QueuePools
+from lab.scenarios.measures.register import MEASURES, find
+from lab.scenarios.run import load_scenario, measures_of, simulate
+from lab.scenarios.script.scenario import ScriptError, parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 

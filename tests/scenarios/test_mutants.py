@@ -19,6 +19,10 @@ from apiserver_fake.storage.watch_hub import Hub, Watcher
 from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
 from kubelet.pod.pod import Pod
+from lab.chaos.run import run_chaos
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.binder import Binder, BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -28,12 +32,8 @@ from scheduler.recorder import SchedulerRecorder
 from services.api.errors import Conflict
 from services.api.meta import Key
 from services.api.wire import Request, encode
-from services.chaos.run import run_chaos
 from services.client.client import Client
 from services.client.informer import Informer, Reflector
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
 from tests.scenarios.plants import claims, pods, records, workloads
 
 BURST = """

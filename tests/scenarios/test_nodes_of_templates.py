@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 POD = "{containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}], nodeName: n2%s}"
 LABELS = "{app: web}"

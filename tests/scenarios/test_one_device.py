@@ -6,9 +6,9 @@
 import random
 from pathlib import Path
 
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims"
 SEEDS, SEEDS_IN_FULL = 20, 1000

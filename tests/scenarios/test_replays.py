@@ -5,11 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from services.cli.__main__ import cli
-from services.exchange.format import format_named
-from services.exchange.stream import Change
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
+from lab.cli.__main__ import cli
+from lab.exchange.format import format_named
+from lab.exchange.stream import Change
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import ScriptError
 
 NODES = """\
 ---

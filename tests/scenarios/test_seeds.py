@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.chaos.plan import KINDS, draw
-from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
-from services.experiments.execution import ArmJob, run_arm
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.sweep import Outcome, run_jobs
+from lab.chaos.plan import KINDS, draw
+from lab.chaos.run import ChaosJob, digest_elsewhere, run_seed
+from lab.experiments.execution import ArmJob, run_arm
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.sweep import Outcome, run_jobs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RUNAWAY = str(EXPERIMENTS / "runaway" / "runaway.txt")

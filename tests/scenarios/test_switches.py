@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from lab.scenarios.run import load_scenario, simulate
 from services.api.switches import REGISTER, Switches, Value, find
 from services.runtime.config import MeshError
-from services.scenarios.run import load_scenario, simulate
 
 ROOT = Path(__file__).parents[2]
 

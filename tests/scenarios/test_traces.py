@@ -9,12 +9,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from benchmarks.algorithm import Algorithm
+from lab.benchmarks.algorithm import Algorithm
+from lab.cli.__main__ import cli
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.reading import Source
+from lab.scenarios.run import load_scenario, simulate
 from services.api.switches import Switches
-from services.cli.__main__ import cli
-from services.exchange.format import Reading, open_stream
-from services.exchange.reading import Source
-from services.scenarios.run import load_scenario, simulate
 from tests.unit.exchange.sktraces import BEGAN, deployment, event, trace
 
 SALT = "0123456789abcdef-the-salt"

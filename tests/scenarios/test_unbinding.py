@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
+from lab.scenarios.simulation.lifetime import SimClock
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
-from services.scenarios.simulation.lifetime import SimClock
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

@@ -12,12 +12,12 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN, Identity, controller_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
 from services.runtime.real import MemoryDisk, NoTransport
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from apiserver_fake.grpc.server import GrpcServer
+from lab.scenarios.simulation import simloop
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.identity import ADMIN
 from services.api.wire import Request
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import LoopClock, Machine
 
 

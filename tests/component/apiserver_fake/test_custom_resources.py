@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from apiserver_fake.rest import discovery, openapi, tables
+from lab.scenarios.simulation import simloop
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import (
     CRONTABS,
     GROUP,

@@ -3,8 +3,8 @@
 import asyncio
 
 from apiserver_fake.rest import discovery
+from lab.scenarios.simulation import simloop
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import (
     CRONTABS,
     GROUP,

@@ -15,13 +15,13 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.server_endpoints import LEASES, SLICES, ServerEndpoints
 from apiserver_fake.storage.etcd.commits import OWN
 from apiserver_fake.storage.etcd.journal import EtcdJournal
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
 from services.runtime.config import StartError
 from services.runtime.real import MemoryDisk, NoTransport
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 from tests.component.apiserver_fake.fake_etcd import Access, FakeEtcd

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver_fake import wiring
 from apiserver_fake.wiring import GIVEN_BACK_BYTES, GIVEN_BACK_S
-from services.scenarios.simulation import simloop
+from lab.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import Machine
 
 

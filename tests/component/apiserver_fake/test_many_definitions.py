@@ -7,11 +7,11 @@ import msgspec
 from apiserver_fake.aggregated.registration import ApiServiceController
 from apiserver_fake.customresources.definition_index import DefinitionIndex
 from apiserver_fake.rest import discovery, openapi
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN
 from services.api.kinds.apiservice import API_SERVICES
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.wire import Request
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import Machine, a_definition
 
 

@@ -15,13 +15,13 @@ import pytest
 from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
+from lab.scenarios.simulation import simloop
 from services.api.errors import ApiError
 from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
 from services.runtime.real import MemoryDisk, NoTransport
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 

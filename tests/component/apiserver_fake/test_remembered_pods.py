@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_rules_in_the_server import a_mesh
 
 MIRROR = "kubernetes.io/config.mirror"

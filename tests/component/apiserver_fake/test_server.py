@@ -13,13 +13,13 @@ from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.server import EVENTS_SWEEP_S
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN, ANONYMOUS, Hosting, Identity, host_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchRequest
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.real import MemoryDisk, NoTransport
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

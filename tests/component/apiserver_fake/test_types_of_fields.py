@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_field_managers import OUTSIDE, a_deployment
 from tests.component.apiserver_fake.test_rules_in_the_server import a_mesh
 

@@ -10,11 +10,11 @@ import pytest
 
 from apiserver_fake.storage import watch_hub
 from apiserver_fake.storage.writer import Operation
+from lab.scenarios.invariants.i15_streams import REASONS, Stream
+from lab.scenarios.invariants.view import View, matcher
+from lab.scenarios.simulation import simloop
 from services.api.resources import resources
 from services.api.wire import Request, Response, WatchRequest
-from services.scenarios.invariants.i15_streams import REASONS, Stream
-from services.scenarios.invariants.view import View, matcher
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import Line
 from tests.component.apiserver_fake.test_server import ANN, Machine, create, listed, patch
 

@@ -8,10 +8,10 @@ import pytest
 
 from apiserver_fake.storage.backlog import SMALL, Events
 from apiserver_fake.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY
+from lab.scenarios.simulation import simloop
 from services.api.errors import Forbidden
 from services.api.identity import ANONYMOUS, Identity
 from services.api.wire import Request, WatchRequest
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import ANN, BOB, Machine, create, listed, patch
 
 COUNT = SMALL + 300

@@ -1,7 +1,7 @@
 import pytest
 
-from benchmarks.algorithm import bench_algorithm
-from benchmarks.workloads.register import workload
+from lab.benchmarks.algorithm import bench_algorithm
+from lab.benchmarks.workloads.register import workload
 
 
 @pytest.mark.parametrize(

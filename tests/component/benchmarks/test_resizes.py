@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from benchmarks.algorithm import Play, bench_algorithm
-from benchmarks.workloads import documents
-from benchmarks.workloads.register import workload
+from lab.benchmarks.algorithm import Play, bench_algorithm
+from lab.benchmarks.workloads import documents
+from lab.benchmarks.workloads.register import workload
 from services.api.switches import Switches
 
 GATE = "InPlacePodVerticalScalingSchedulerPreemption=true"

@@ -7,12 +7,12 @@ import pytest
 from click import UsageError
 from click.testing import CliRunner
 
-from benchmarks.scheduler_perf import cases, run
-from benchmarks.scheduler_perf.core_cluster import CoreCluster
+from lab.benchmarks.scheduler_perf import cases, run
+from lab.benchmarks.scheduler_perf.core_cluster import CoreCluster
+from lab.cli.bench import scheduler_perf
+from lab.cli.commands.bench import COMMAND
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.cli.bench import scheduler_perf
-from services.cli.commands.bench import COMMAND
 
 EXAMPLE = Path(__file__).parents[3] / "examples/scheduler_perf/performance-config.yaml"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\nspec: {containers: [{name: c, image: i}]}\n"

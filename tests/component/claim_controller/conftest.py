@@ -4,10 +4,10 @@ import asyncio
 
 from claim_controller.config import ClaimControllerConfig
 from claim_controller.wiring import build
+from lab.scenarios.simulation.lifetime import Lifetime
 from services.api.identity import CLAIM_MANAGER
 from services.runtime.components import CLAIM_CONTROLLER
 from services.runtime.roles import claim_controller_identities
-from services.scenarios.simulation.lifetime import Lifetime
 from tests.component.controllers import conftest as controllers
 
 

@@ -4,12 +4,12 @@ import asyncio
 
 from claim_controller.config import ClaimControllerConfig
 from claim_controller.wiring import LEASE, build
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.lifetime import Lifetime
 from services.api.identity import CLAIM_MANAGER
 from services.api.meta import Key
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.roles import claim_controller_identities
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.lifetime import Lifetime
 from tests.component.claim_controller.conftest import World
 from tests.component.claim_controller.test_resource_claims import TEMPLATE, generated, pod
 

@@ -3,9 +3,9 @@
 import pytest
 
 from claim_controller.resourceclaim.generated import generate_name
+from lab.scenarios.simulation import simloop
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
-from services.scenarios.simulation import simloop
 from tests.component.claim_controller.conftest import World
 
 TEMPLATE = {

@@ -7,6 +7,10 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.disk import DiskImage, SimDisk
+from lab.scenarios.simulation.lifetime import Lifetime, SimClock
+from lab.scenarios.simulation.network import Network, SimTransport
 from services.api.errors import Conflict, NotFound
 from services.api.identity import ADMIN, SCHEDULER
 from services.api.kinds.configmap import RESOURCE as CONFIGMAPS
@@ -17,10 +21,6 @@ from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.link_faults import LinkFaults
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, SimClock
-from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

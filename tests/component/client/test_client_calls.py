@@ -6,11 +6,11 @@ import random
 import msgspec
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.errors import Conflict, Expired, NotFound, TooManyRequests, Unavailable, UnknownOutcome
 from services.api.meta import Key
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.scenarios.simulation import simloop
 
 LOST = "lost"
 SILENT = "silent"

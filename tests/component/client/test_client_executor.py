@@ -6,6 +6,7 @@ import random
 import msgspec
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.errors import (
     AlreadyExists,
     Conflict,
@@ -24,7 +25,6 @@ from services.client.executor import NOT_PERFORMED, Executor, Outcome
 from services.client.leases import Elector, LeadershipLost
 from services.client.recorder import QUEUE_MAX, Recorder
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent, Update
-from services.scenarios.simulation import simloop
 
 KEY = Key("default", "web")
 

@@ -6,12 +6,12 @@ import random
 import msgspec
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.errors import Expired, Invalid, Timeout, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.informer import Informer
-from services.scenarios.simulation import simloop
 
 END = "end"
 LOST = "lost"

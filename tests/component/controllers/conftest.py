@@ -7,6 +7,10 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.disk import DiskImage, SimDisk
+from lab.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.network import Network, SimTransport
 from services.api.identity import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Identity, node_identity
 from services.api.meta import Key
 from services.api.seams import Seams
@@ -16,10 +20,6 @@ from services.client.client import Client
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime.roles import controller_identities
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

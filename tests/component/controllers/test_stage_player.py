@@ -1,7 +1,7 @@
 """Stages of objects that no kubelet hosts: a simulated mesh whose controller manager plays them."""
 
-from services.scenarios.run import simulate
-from services.scenarios.script.verbs import read_scenario
+from lab.scenarios.run import simulate
+from lab.scenarios.script.verbs import read_scenario
 
 STAGE = """\
 apiVersion: kwok.x-k8s.io/v1alpha1

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from services.exchange.format import Reading, open_stream
-from services.exchange.into_recording import write_recording
-from services.exchange.reading import Source
-from services.exchange.stream import Refused
-from services.recordings.format import Meta
-from services.recordings.reader import Recording
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.into_recording import write_recording
+from lab.exchange.reading import Source
+from lab.exchange.stream import Refused
+from lab.recordings.format import Meta
+from lab.recordings.reader import Recording
 
 SNAPSHOT = """\
 apiVersion: v1

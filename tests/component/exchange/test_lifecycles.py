@@ -5,14 +5,14 @@ import random
 
 import pytest
 
+from lab.exchange.stream import Runtime
+from lab.exchange.traces.lifecycles import LifecycleGate
+from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN
+from lab.scenarios.simulation import simloop
 from services.api.errors import NotFound
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.client.client import Client
-from services.exchange.stream import Runtime
-from services.exchange.traces.lifecycles import LifecycleGate
-from services.exchange.traces.runs import GATE, LIFECYCLE, RUN
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import LoopClock, Machine
 
 OWNER = ("apps/v1.StatefulSet", "default", "db")

@@ -11,6 +11,14 @@ import pytest
 
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from kubelet.runtime import reported as kubelets
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.load import Loader
+from lab.exchange.player import AS_FAST_AS_POSSIBLE, Player
+from lab.exchange.reading import Source
+from lab.exchange.rules import BEGAN, Rules
+from lab.exchange.spool import Spool
+from lab.exchange.stream import Change, Placed, Refused
+from lab.scenarios.simulation import simloop
 from services.api.errors import BadRequest, Forbidden
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity
 from services.api.meta import Key
@@ -18,14 +26,6 @@ from services.api.resources import resources
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest, encode
 from services.client.client import Client, request_of
-from services.exchange.format import Reading, open_stream
-from services.exchange.load import Loader
-from services.exchange.player import AS_FAST_AS_POSSIBLE, Player
-from services.exchange.reading import Source
-from services.exchange.rules import BEGAN, Rules
-from services.exchange.spool import Spool
-from services.exchange.stream import Change, Placed, Refused
-from services.scenarios.simulation import simloop
 from tests.component.apiserver_fake.test_server import LoopClock, Machine
 
 DEPLOYMENT = """\

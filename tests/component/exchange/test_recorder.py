@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from lab.exchange import recorder
+from lab.exchange.cluster import Event, Expired
+from lab.exchange.recorder import Recorder
+from lab.exchange.stream import Refused
+from lab.scenarios.simulation import simloop
 from services.api.errors import from_status
 from services.api.resources import resources
-from services.exchange import recorder
-from services.exchange.cluster import Event, Expired
-from services.exchange.recorder import Recorder
-from services.exchange.stream import Refused
-from services.scenarios.simulation import simloop
 from tests.component.exchange.test_load_and_play import LoopClock
 
 UNAVAILABLE = from_status(503, b"{}")

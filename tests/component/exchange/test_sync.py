@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from lab.exchange.edits import Edits, read_edits
+from lab.exchange.rules import Rules
+from lab.exchange.stream import Refused
+from lab.exchange.sync import KINDS, OWNERS, Sync, VersionForgotten
 from services.api.errors import NotFound, from_status
 from services.api.meta import Key
 from services.api.resources import resources
-from services.exchange.edits import Edits, read_edits
-from services.exchange.rules import Rules
-from services.exchange.stream import Refused
-from services.exchange.sync import KINDS, OWNERS, Sync, VersionForgotten
 from tests.component.exchange.test_load_and_play import with_server
 
 

@@ -13,6 +13,11 @@ from kubelet.dra.emulated.serving import DriverConfig
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.disk import DiskImage, SimDisk
+from lab.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from lab.scenarios.simulation.network import Network, SimTransport
+from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.api.errors import NotFound
 from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Hosting, Identity, driver_identity, host_identity
 from services.api.kwok.stages.rights import rights_of
@@ -21,11 +26,6 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import Network, SimTransport
-from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

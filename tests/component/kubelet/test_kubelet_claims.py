@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from lab.scenarios.invariants.policy import Call, is_allowed
 from services.api.errors import ApiError
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
 from services.runtime.health import HttpRequest
-from services.scenarios.invariants.policy import Call, is_allowed
 
 DRIVER = "gpu.example.com"
 NODE = {"name": "n1", "cpu": "4", "drivers": f"{DRIVER}:2"}

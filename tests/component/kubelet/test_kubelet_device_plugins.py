@@ -9,14 +9,14 @@ from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
 from kubelet.managers.device_calls import Device, Given, Options, Registration
+from lab.scenarios.simulation.disk import DiskImage
+from lab.scenarios.simulation.lifetime import Lifetime
+from lab.scenarios.simulation.sockets import SimSockets
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
-from services.scenarios.simulation.disk import DiskImage
-from services.scenarios.simulation.lifetime import Lifetime
-from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"
 ONE = {GPU: "1"}

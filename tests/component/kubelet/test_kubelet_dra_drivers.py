@@ -8,13 +8,13 @@ import pytest
 from kubelet.dra import wire
 from kubelet.dra.calls import ClaimResult, PluginInfo
 from kubelet.runtime.claims import PreparedDevice
+from lab.scenarios.simulation.lifetime import Lifetime
+from lab.scenarios.simulation.sockets import SimSockets
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.runtime.health import HttpRequest
-from services.scenarios.simulation.lifetime import Lifetime
-from services.scenarios.simulation.sockets import SimSockets
 
 from .test_kubelet_claims import DRIVER, NODE, USES, grant, is_running, pod_with_claim
 

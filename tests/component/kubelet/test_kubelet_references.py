@@ -5,8 +5,8 @@ import base64
 
 import pytest
 
+from lab.scenarios.simulation.network import LinkFaults
 from services.api.meta import Key
-from services.scenarios.simulation.network import LinkFaults
 
 RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
 MOUNT = 'MountVolume.SetUp failed for volume "v" : '

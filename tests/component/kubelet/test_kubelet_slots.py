@@ -7,13 +7,13 @@ import pytest
 
 from kubelet.config import KubeletConfig
 from kubelet.wiring import build as build_kubelet
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.disk import DiskImage
+from lab.scenarios.simulation.lifetime import Lifetime
 from services.api.identity import Hosting, host_identity
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 from services.runtime.config import EXIT_CONFIG, EXIT_DEPOSED, EXIT_USAGE, StartError
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.disk import DiskImage
-from services.scenarios.simulation.lifetime import Lifetime
 
 PREFIX = "kubelet-"
 TAKEN_OVER_WITHIN_S = 15 + 2 * 0.5

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
@@ -61,7 +61,7 @@ def _calls(replicas):
         path = Path(name)
         if path.is_relative_to(ROOT):
             parts = path.relative_to(ROOT).parts
-            components["/".join(parts[:2]) if parts[0] == "services" else parts[0]] += calls
+            components["/".join(parts[:2]) if parts[0] in ("lab", "services") else parts[0]] += calls
     return components
 
 

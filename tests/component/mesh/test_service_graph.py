@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.scenarios.run import simulate
-from services.scenarios.script.scenario import parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import simulate
+from lab.scenarios.script.scenario import parse_scenario
+from lab.scenarios.script.verbs import VERBS
 from tests.component.mesh.service_graph import edges, exported, known_attributes, violations
 
 POD = (

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import structlog
 
+from lab.scenarios.simulation import simloop
 from services.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
@@ -20,7 +21,6 @@ from services.reconcile.controller import Controller, Watch
 from services.runtime.config import StartError
 from services.runtime.election import LeaderElectionConfig
 from services.runtime.manager import GATE_MAX_S, Manager, OwnWriteGate
-from services.scenarios.simulation import simloop
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from lab.scenarios.mesh import NotPossible
+from lab.scenarios.processes.containers import Containers
 from services.runtime.config import MeshError
-from services.scenarios.mesh import NotPossible
-from services.scenarios.processes.containers import Containers
 
 NETWORK = "lab_mesh"
 

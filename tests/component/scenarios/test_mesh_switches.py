@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from lab.scenarios.mesh import MeshPlan, NotPossible
+from lab.scenarios.processes import mesh_switches
+from lab.scenarios.processes.containers import Containers
+from lab.scenarios.processes.mesh_switches import EnginePlace, MeshSwitches, VolumePlace, wanted_by
 from services.api.switches import Switches
 from services.runtime.config import MeshError
-from services.scenarios.mesh import MeshPlan, NotPossible
-from services.scenarios.processes import mesh_switches
-from services.scenarios.processes.containers import Containers
-from services.scenarios.processes.mesh_switches import EnginePlace, MeshSwitches, VolumePlace, wanted_by
 
 HALF = "scheduler.percentage_of_nodes_to_score=50"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.experiments.execution import ArmJob, run_arm
+from lab.experiments.execution import ArmJob, run_arm
+from lab.scenarios import run as runs
+from lab.scenarios.processes.process_mesh import ProcessMesh
 from services.runtime.config import MeshError
-from services.scenarios import run as runs
-from services.scenarios.processes.process_mesh import ProcessMesh
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import zipfile
 import msgspec
 import pytest
 
-from services.cli.__main__ import run as run_command
-from services.recordings.format import META, Meta
-from services.recordings.reader import Recording
-from services.recordings.writer import Writer
-from services.scenarios.run import simulate
+from lab.cli.__main__ import run as run_command
+from lab.recordings.format import META, Meta
+from lab.recordings.reader import Recording
+from lab.recordings.writer import Writer
+from lab.scenarios.run import simulate
 from tests.unit.recordings.histories import History, pod
 
 SCENARIO = """\
@@ -302,7 +302,7 @@ def test_ctrl_c_in_the_middle_keeps_what_is_there(files, tmp_path, monkeypatch):
 
         return simulate(scenario, recorder=recorder, **options | {"on_line": take})
 
-    monkeypatch.setattr("services.cli.commands.run.simulate", interrupted)
+    monkeypatch.setattr("lab.cli.commands.run.simulate", interrupted)
     path = tmp_path / "a.keprec"
     assert run(["run", str(files / "s.txt"), "--runs", "none", "--recording", str(path)]) == 130
 

@@ -5,11 +5,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from services.recordings.format import DELETED
-from services.recordings.reader import Recording
-from services.scenarios.decisions.decision import Decision
-from services.scenarios.recording import run_recorder
-from services.scenarios.run import load_scenario, simulate
+from lab.recordings.format import DELETED
+from lab.recordings.reader import Recording
+from lab.scenarios.decisions.decision import Decision
+from lab.scenarios.recording import run_recorder
+from lab.scenarios.run import load_scenario, simulate
 
 CRASHES = "experiments/crashes/killed-apiserver.txt"
 FIRST_LIFE = "experiments/first-life/a-pods-first-life.txt"

@@ -8,15 +8,15 @@ import random
 
 import pytest
 
+from lab.scenarios.freshness import ENDED_WITHIN_S, UntilVersion
+from lab.scenarios.run import plan_of
+from lab.scenarios.runner import run_scenario
+from lab.scenarios.script.verbs import read_scenario
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.simulated_mesh import SimMesh
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.wire import Request, WatchEvent, WatchRequest
-from services.scenarios.freshness import ENDED_WITHIN_S, UntilVersion
-from services.scenarios.run import plan_of
-from services.scenarios.runner import run_scenario
-from services.scenarios.script.verbs import read_scenario
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.telemetry import logs
 
 BOOKMARK_S = 0.05

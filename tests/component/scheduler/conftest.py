@@ -12,6 +12,10 @@ import pytest
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.registry.subresources.unbind import request_id
 from apiserver_fake.wiring import build as build_apiserver
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.disk import DiskImage, SimDisk
+from lab.scenarios.simulation.lifetime import Lifetime, SimClock
+from lab.scenarios.simulation.network import Network, SimApi, SimTransport
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
@@ -20,10 +24,6 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, SimClock
-from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 

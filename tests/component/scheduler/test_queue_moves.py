@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from services.scenarios.run import simulate
-from services.scenarios.script.verbs import read_scenario
+from lab.scenarios.run import simulate
+from lab.scenarios.script.verbs import read_scenario
 
 SCENARIO = """
 limit 60s

@@ -8,13 +8,13 @@ import pytest
 import structlog
 from aiohttp import web
 
-from services.recordings.format import Meta
-from services.recordings.reader import Recording
-from services.recordings.writer import Writer
-from services.ui.jobs import Jobs
-from services.ui.runs import Run, Runs
-from services.ui.server import V1, Parts, Server, ServerLog, Settings
-from services.ui.session import Sessions
+from lab.recordings.format import Meta
+from lab.recordings.reader import Recording
+from lab.recordings.writer import Writer
+from lab.ui.jobs import Jobs
+from lab.ui.runs import Run, Runs
+from lab.ui.server import V1, Parts, Server, ServerLog, Settings
+from lab.ui.session import Sessions
 from tests.unit.recordings.histories import History, node, pod
 
 TOKEN, COOKIE, CSRF = "t" * 64, "c" * 64, "x" * 64

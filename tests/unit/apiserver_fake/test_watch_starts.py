@@ -6,8 +6,8 @@ import random
 import pytest
 
 from apiserver_fake.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY, STALLED_S, WAIT_S, WAITING_PER_IDENTITY, Starts
+from lab.scenarios.simulation import simloop
 from services.api.errors import TooManyRequests
-from services.scenarios.simulation import simloop
 
 
 def asked(starts, log, *users):

@@ -1,4 +1,4 @@
-from benchmarks.allocator import bench_allocator
+from lab.benchmarks.allocator import bench_allocator
 
 
 def test_the_allocators_figures_are_of_allocations_that_were_found():

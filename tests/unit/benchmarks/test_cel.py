@@ -1,6 +1,6 @@
 """The benchmark of selectors: what it measures selects the device it is measured with."""
 
-from benchmarks.cel import EXPRESSIONS, bench_cel
+from lab.benchmarks.cel import EXPRESSIONS, bench_cel
 
 
 def test_every_selector_is_measured():

@@ -1,7 +1,7 @@
 import time
 
-from benchmarks.clocks import Clocks, clocking
-from benchmarks.result import breakdown_of
+from lab.benchmarks.clocks import Clocks, clocking
+from lab.benchmarks.result import breakdown_of
 
 
 def _work(seconds):

@@ -1,7 +1,7 @@
 import msgspec
 
-from benchmarks.report import Figures, Run, write
-from benchmarks.result import SchedulerBench
+from lab.benchmarks.report import Figures, Run, write
+from lab.benchmarks.result import SchedulerBench
 
 
 def test_a_report_shows_every_figure_beside_its_aim(tmp_path):

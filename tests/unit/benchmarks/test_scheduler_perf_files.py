@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchmarks.scheduler_perf import cases
-from benchmarks.scheduler_perf.located import FileError, load
-from benchmarks.scheduler_perf.object_templates import ObjectTemplate
-from benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods
-from benchmarks.scheduler_perf.run import uses_claim_templates
-from benchmarks.scheduler_perf.selection import Unselected, gates_of, is_enabled, selected
+from lab.benchmarks.scheduler_perf import cases
+from lab.benchmarks.scheduler_perf.located import FileError, load
+from lab.benchmarks.scheduler_perf.object_templates import ObjectTemplate
+from lab.benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods
+from lab.benchmarks.scheduler_perf.run import uses_claim_templates
+from lab.benchmarks.scheduler_perf.selection import Unselected, gates_of, is_enabled, selected
 
 FILE = """\
 - name: Basic

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from benchmarks.scheduler_perf import data_items, histograms
-from benchmarks.scheduler_perf.cases import LabelValues, MetricsCollectorConfig, MetricSelector
-from benchmarks.scheduler_perf.collectors import Throughput
-from benchmarks.scheduler_perf.data_items import DataItem
-from benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
-from benchmarks.scheduler_perf.typed import typed
+from lab.benchmarks.scheduler_perf import data_items, histograms
+from lab.benchmarks.scheduler_perf.cases import LabelValues, MetricsCollectorConfig, MetricSelector
+from lab.benchmarks.scheduler_perf.collectors import Throughput
+from lab.benchmarks.scheduler_perf.data_items import DataItem
+from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
+from lab.benchmarks.scheduler_perf.typed import typed
 from services.api.meta import Key
 from services.telemetry.exposition import exposition
 from services.telemetry.metrics import Histogram, Metrics, gauge, histogram

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from benchmarks.soak.faults import LATER, SERVER, faults
-from benchmarks.soak.figures import FIGURES, Counts, Sample, of_metrics
-from benchmarks.soak.report import Soak, page
-from benchmarks.soak.run import warm_up_s
-from benchmarks.soak.trend import FULL_HOURS, Limit, Trend, fit, judge
+from lab.benchmarks.soak.faults import LATER, SERVER, faults
+from lab.benchmarks.soak.figures import FIGURES, Counts, Sample, of_metrics
+from lab.benchmarks.soak.report import Soak, page
+from lab.benchmarks.soak.run import warm_up_s
+from lab.benchmarks.soak.trend import FULL_HOURS, Limit, Trend, fit, judge
 
 HOUR = [60.0 * minute for minute in range(61)]
 

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from benchmarks.workloads import documents, templates
-from benchmarks.workloads.ops import CreateNodes, CreatePods, Size
-from benchmarks.workloads.register import WORKLOADS, UnknownWorkload, workload
+from lab.benchmarks.workloads import documents, templates
+from lab.benchmarks.workloads.ops import CreateNodes, CreatePods, Size
+from lab.benchmarks.workloads.register import WORKLOADS, UnknownWorkload, workload
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from services.chaos.plan import _SITES, EVERYTHING, KINDS, draw
+from lab.chaos.plan import _SITES, EVERYTHING, KINDS, draw
 from services.client.link_faults import CUTS, SORTS
 from services.runtime.components import component_of
 

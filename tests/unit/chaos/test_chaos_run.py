@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from lab.chaos.plan import Fault
+from lab.chaos.run import QUIET_S, REST_LIMIT_S, ChaosJob, ChaosRun, _Counts, _link_faults, _rest
+from lab.scenarios.invariants import Auditor
+from lab.scenarios.invariants.auditor import Violation
+from lab.scenarios.simulation import simloop
 from services.api.switches import Switches
-from services.chaos.plan import Fault
-from services.chaos.run import QUIET_S, REST_LIMIT_S, ChaosJob, ChaosRun, _Counts, _link_faults, _rest
 from services.client.link_faults import LinkFaults
-from services.scenarios.invariants import Auditor
-from services.scenarios.invariants.auditor import Violation
-from services.scenarios.simulation import simloop
 from services.telemetry.eventlog import Line
 
 

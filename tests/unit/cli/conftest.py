@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 PASSES = "# A pod runs\nnodes n1 cpu=4\npod p cpu=1\nexpect within 20s count pods phase=Running == 1\n"
 

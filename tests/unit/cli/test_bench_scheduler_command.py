@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 KEYS = {"workload", "form", "nodes", "pods", "pods_per_s", "cpu_us_per_pod", "p50_ms", "p99_ms", "rss_mib",
         "by_plugin", "by_extension_point"}  # fmt: skip

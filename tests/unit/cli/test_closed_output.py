@@ -24,7 +24,7 @@ def scenario(tmp_path):
 def test_no_color_is_heeded_on_a_terminal(tmp_path):
     main, terminal = os.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "services.cli", "run", str(tmp_path / "nothing.txt")],
+        [sys.executable, "-m", "lab.cli", "run", str(tmp_path / "nothing.txt")],
         cwd=ROOT, stdout=terminal, stderr=terminal, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     process.wait(timeout=STARTED_MAX_S)
@@ -38,7 +38,7 @@ def test_no_color_is_heeded_on_a_terminal(tmp_path):
 
 def started(*words, **streams):
     return subprocess.Popen(
-        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams
+        [sys.executable, "-m", "lab.cli", *words], cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams
     )
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 import pytest
 
-from services.cli import commands
-from services.cli.__main__ import cli, run
-from services.cli.command_table import COMMANDS, PACKAGE
-from services.cli.groups import first_line
+from lab.cli import commands
+from lab.cli.__main__ import cli, run
+from lab.cli.command_table import COMMANDS, PACKAGE
+from lab.cli.groups import first_line
 
 ROOT = Path(__file__).parents[3]
 LINE_MAX = 63
 """What a terminal of 80 columns has beside the longest name."""
 HEAVY = ("numpy", "scipy", "grpc", "aiohttp", "cryptography", "yaml", "google", "opentelemetry")
-COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services.controllers", "benchmarks")
+COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services.controllers", "lab.benchmarks")
 
 
 def test_the_table_has_every_module_of_the_folder_and_no_other():
@@ -44,7 +44,7 @@ def test_every_command_has_help_with_examples(ended, name):
 
 def imported(tmp_path, *words):
     """Return the modules that a command has imported when it ends, beside what it has printed."""
-    code = "import sys; from services.cli.__main__ import run\ntry:\n  run(sys.argv[1:])\nexcept SystemExit: pass\n"
+    code = "import sys; from lab.cli.__main__ import run\ntry:\n  run(sys.argv[1:])\nexcept SystemExit: pass\n"
     process = subprocess.run(
         [sys.executable, "-c", code + "sys.stderr.write('\\n'.join(sys.modules))", *words],
         env={"PYTHONPATH": str(ROOT), "PATH": ""}, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,

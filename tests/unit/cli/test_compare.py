@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from services.cli import sweep
-from services.cli.commands import compare
-from services.experiments import asked
-from services.experiments.document import ArmRun, Run, read_document
-from services.experiments.record import Record
-from services.scenarios.processes.foreign_mesh import Access
-from services.scenarios.processes.mesh_switches import MeshSwitches
+from lab.cli import sweep
+from lab.cli.commands import compare
+from lab.experiments import asked
+from lab.experiments.document import ArmRun, Run, read_document
+from lab.experiments.record import Record
+from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.processes.mesh_switches import MeshSwitches
 
 SCENARIO = """\
 # A pod runs

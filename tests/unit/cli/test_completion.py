@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 from services.runtime import mesh_directory
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_the_script_says_where_to_put_it(capsys, shell):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_bash_completes_after_its_own_ends_of_words(tmp_path):
     keplab = tmp_path / "keplab"
-    keplab.write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli "$@"\n')
+    keplab.write_text(f'#!/bin/sh\nexec {sys.executable} -m lab.cli "$@"\n')
     keplab.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
 

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from services.cli.commands import component, run
+from lab.cli.commands import component, run
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.runs.folder import DECISIONS_FILE, RECORD_FILE, RunsFolder
-from services.runs.record import RunRecord
+from lab.runs.folder import DECISIONS_FILE, RECORD_FILE, RunsFolder
+from lab.runs.record import RunRecord
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 PACKED = EXPERIMENTS / "scheduling" / "packed.txt"

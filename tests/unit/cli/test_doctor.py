@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from services.cli.__main__ import run
-from services.cli.commands import doctor
+from lab.cli.__main__ import run
+from lab.cli.commands import doctor
 from services.runtime import mesh_directory
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 SCENARIO = """\
 limit 20s

@@ -11,7 +11,7 @@ from http.client import HTTPException
 
 import pytest
 
-from services.cli.commands import down, status
+from lab.cli.commands import down, status
 from services.runtime.mesh_directory import LOCK_FILE
 
 

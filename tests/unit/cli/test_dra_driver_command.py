@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.cli.__main__ import run
-from services.cli.commands import dra_driver
+from lab.cli.__main__ import run
+from lab.cli.commands import dra_driver
 from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, EXIT_OK
 
 

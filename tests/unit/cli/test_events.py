@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.runs.folder import EVENTS_FILE
+from lab.runs.folder import EVENTS_FILE
 from services.telemetry.eventlog import Line, encode
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 SCENARIO = """\
 # Three pods: one runs, one is too big, one wants a label

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from services.cli.__main__ import run
-from services.cli.log_files import Tail, lines_of, processes, read
+from lab.cli.__main__ import run
+from lab.cli.log_files import Tail, lines_of, processes, read
 
 
 def text(second, event, **fields):

@@ -2,8 +2,8 @@
 
 import json
 
-from services.cli.__main__ import run
-from services.scenarios.measures.register import MEASURES, find, reference
+from lab.cli.__main__ import run
+from lab.scenarios.measures.register import MEASURES, find, reference
 
 
 def test_the_json_document_has_each_measure_with_what_tables_need(capsys):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from services.cli.metrics_index import markdown, rows
+from lab.cli.metrics_index import markdown, rows
 
 SPECIFICATIONS = Path(__file__).parents[3] / "docs" / "spec"
 UPSTREAM = """

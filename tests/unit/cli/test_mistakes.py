@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 
 @pytest.mark.parametrize(

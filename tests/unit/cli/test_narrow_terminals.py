@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import output, results
+from lab.cli.__main__ import run
+from lab.cli.command_table import COMMANDS
+from lab.cli.tables import WIDE, fitted, hanging, plain
 from services.api.switches import REGISTER
-from services.cli import output, results
-from services.cli.__main__ import run
-from services.cli.command_table import COMMANDS
-from services.cli.tables import WIDE, fitted, hanging, plain
 
 WIDTHS = (40, 80, 120, 200)
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

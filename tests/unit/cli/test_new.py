@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.__main__ import run
+from lab.cli.__main__ import run
 
 ROOT = Path(__file__).parents[3]
-BARE = ("services", "scheduler", "kubelet", "apiserver_fake", "claim_controller", "protos")
+BARE = ("lab", "services", "scheduler", "kubelet", "apiserver_fake", "claim_controller", "protos")
 TESTS = (
     "conftest.py",
     "unit/scheduler/conftest.py",
@@ -91,7 +91,7 @@ def test_what_is_made_in_the_repository_passes_its_own_tests(new, repository):
     # A role without the rule: the API server refuses, and the run says so.
     role = repository / "services/controllers/pod_noter/role.yaml"
     role.write_text(role.read_text().replace("metadata.annotations", "metadata.labels"))
-    done = called(repository, "-m", "services.cli", "run", "experiments/headcount/headcount.txt")
+    done = called(repository, "-m", "lab.cli", "run", "experiments/headcount/headcount.txt")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "times: system:controller:pod-noter patch pods\n" in done.stdout
 

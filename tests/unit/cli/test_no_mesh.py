@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.cli.__main__ import run
-from services.cli.command_table import COMMANDS
+from lab.cli.__main__ import run
+from lab.cli.command_table import COMMANDS
 
 ASKING = {
     "device-plugin": ("--node", "n1", "--resource", "example.com/gpu"),

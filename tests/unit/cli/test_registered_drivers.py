@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.cli import registered_drivers as module
-from services.cli.registered_drivers import NO_SOCKET, registered_drivers
+from lab.cli import registered_drivers as module
+from lab.cli.registered_drivers import NO_SOCKET, registered_drivers
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 
 DRIVER = "gpu.example.com"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.runs.folder import PAGE_FILE
+from lab.runs.folder import PAGE_FILE
 
 
 def test_the_page_of_a_run_lies_in_its_record_and_its_path_is_printed(at_home, ended):

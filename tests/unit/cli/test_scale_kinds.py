@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.cli.commands.scale import _served
+from lab.cli.commands.scale import _served
 
 LAMPS = {
     "apiVersion": "apiextensions.k8s.io/v1",

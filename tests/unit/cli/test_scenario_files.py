@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import scenario_files
-from services.cli.__main__ import run
-from services.cli.scenario_files import called, find, head, shipped
+from lab.cli import scenario_files
+from lab.cli.__main__ import run
+from lab.cli.scenario_files import called, find, head, shipped
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,9 +44,9 @@ def test_what_is_here_goes_before_what_is_shipped(elsewhere):
 
 
 def test_a_wheel_has_the_experiments_inside(elsewhere, monkeypatch):
-    inside = elsewhere / "services" / "shipped" / "experiments"
+    inside = elsewhere / "lab" / "shipped" / "experiments"
     inside.mkdir(parents=True)
-    monkeypatch.setattr(scenario_files, "PACKAGE", elsewhere / "services")
+    monkeypatch.setattr(scenario_files, "PACKAGE", elsewhere / "lab")
 
     assert shipped() == inside
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from services.cli import live, sweep
-from services.cli.__main__ import run
+from lab.cli import live, sweep
+from lab.cli.__main__ import run
 
 ROOT = Path(__file__).parents[3]
 PASSES = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s count pods phase=Running == 1\n"
@@ -138,7 +138,7 @@ def test_ctrl_c_prints_what_was_found_so_far_and_ends_with_130(folder, tmp_path,
     record = tmp_path / "record.jsonl"
     words = ["run", str(folder), "--seeds", "3", "--record", str(record), "--workers", workers, "-o", "json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "services.cli", *words], cwd=ROOT, text=True,
+        [sys.executable, "-m", "lab.cli", *words], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from services.cli.__main__ import run
-from services.cli.switch_sources import references
+from lab.cli.__main__ import run
+from lab.cli.switch_sources import references
 
 
 @pytest.mark.parametrize(

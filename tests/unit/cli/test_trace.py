@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from services.cli.__main__ import run
-from services.cli.commands import trace
+from lab.cli.__main__ import run
+from lab.cli.commands import trace
 from services.telemetry.spans import FinishedSpan
 
 MS = 1_000_000

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.api.errors import UnknownOutcome
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.gate import GatedApi, GatedTransport, Gates
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.scenarios.simulation import simloop
 
 STATUS = Request(verb="patch", resource="nodes", subresource="status", name="n1", deadline_s=10.0)
 RENEWAL = Request(verb="patch", resource="leases.coordination.k8s.io", name="n1", deadline_s=10.0)

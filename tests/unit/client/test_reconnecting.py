@@ -6,8 +6,8 @@ import asyncio
 import pytest
 from grpc import ChannelConnectivity as Channel
 
+from lab.scenarios.simulation import simloop
 from services.client.channel import CONNECTED_POLL_S, wait_for_attempt
-from services.scenarios.simulation import simloop
 
 
 def waited_s(states, backoff_s, refused_most_s=5.0):

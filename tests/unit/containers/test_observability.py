@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli.metrics_index import rows
+from lab.cli.metrics_index import rows
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"

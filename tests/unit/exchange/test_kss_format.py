@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.exchange.format import Reading, format_of, formats, open_stream
-from services.exchange.reading import Source
-from services.exchange.stream import Change, Refused
+from lab.exchange.format import Reading, format_of, formats, open_stream
+from lab.exchange.reading import Source
+from lab.exchange.stream import Change, Refused
 
 SNAPSHOT = {
     "pods": [{"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": []}}],

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from services.exchange.kubeconfig import read_access
-from services.exchange.stream import Refused
+from lab.exchange.kubeconfig import read_access
+from lab.exchange.stream import Refused
 
 
 def config(**changes):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from services.exchange.format import Reading, open_stream
-from services.exchange.reading import Source
-from services.exchange.stream import Refused
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.reading import Source
+from lab.exchange.stream import Refused
 
 
 def pod(name):

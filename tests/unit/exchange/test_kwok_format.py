@@ -7,12 +7,12 @@ import pytest
 
 from apiserver_fake.patch.patch import strategic_merge_patch
 from apiserver_fake.schema.schemas import shape_of
+from lab.exchange.format import Reading, format_of, open_stream
+from lab.exchange.patches import strategic_diff
+from lab.exchange.reading import Source
+from lab.exchange.stream import Change, Refused
+from lab.exchange.times import nanoseconds_of, to_moments, to_offsets
 from services.api.times import parse_time
-from services.exchange.format import Reading, format_of, open_stream
-from services.exchange.patches import strategic_diff
-from services.exchange.reading import Source
-from services.exchange.stream import Change, Refused
-from services.exchange.times import nanoseconds_of, to_moments, to_offsets
 
 BEGAN = parse_time("2026-01-02T00:00:00Z")
 POD = """\

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.exchange.format import Reading, format_of, formats
-from services.exchange.formats.borg import constraint_term
-from services.exchange.reading import Source
-from services.exchange.stream import Refused
-from services.exchange.traces.public import Part
-from services.exchange.traces.runs import RUN
+from lab.exchange.format import Reading, format_of, formats
+from lab.exchange.formats.borg import constraint_term
+from lab.exchange.reading import Source
+from lab.exchange.stream import Refused
+from lab.exchange.traces.public import Part
+from lab.exchange.traces.runs import RUN
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.exchange.reading import Limits, Source, json_elements, lines, yaml_documents
-from services.exchange.stream import Refused
+from lab.exchange.reading import Limits, Source, json_elements, lines, yaml_documents
+from lab.exchange.stream import Refused
 
 
 def source(text, name="f.yaml"):

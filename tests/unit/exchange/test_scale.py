@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.exchange.scale import add_cidr, add_ip, planned, read_resources, resource_named
-from services.exchange.stream import Refused
+from lab.exchange.scale import add_cidr, add_ip, planned, read_resources, resource_named
+from lab.exchange.stream import Refused
 
 
 def there(*names):

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.exchange.format import Reading, format_of, formats, open_stream
-from services.exchange.formats.sktrace import stable_hash
-from services.exchange.reading import Source
-from services.exchange.simkube import decode
-from services.exchange.stream import Change, Refused
-from services.exchange.traces.runs import GATE, LIFECYCLE, RUN, Lifecycles
+from lab.exchange.format import Reading, format_of, formats, open_stream
+from lab.exchange.formats.sktrace import stable_hash
+from lab.exchange.reading import Source
+from lab.exchange.simkube import decode
+from lab.exchange.stream import Change, Refused
+from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN, Lifecycles
 from tests.unit.exchange.sktraces import BEGAN, CONFIG, OWNER, cronjob, deployment, event, trace
 
 WIDGET = {

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from services.cli.__main__ import cli
-from services.exchange.check import requests_of
-from services.exchange.simkube import decode
-from services.exchange.skel import apply, parse
-from services.exchange.stream import Refused
+from lab.cli.__main__ import cli
+from lab.exchange.check import requests_of
+from lab.exchange.simkube import decode
+from lab.exchange.skel import apply, parse
+from lab.exchange.stream import Refused
 from tests.unit.exchange.sktraces import BEGAN, OWNER, cronjob, deployment, event, trace
 
 

@@ -1,8 +1,8 @@
 """Runs and comparisons for the tests of this folder."""
 
-from services.experiments.comparison import comparison_of
-from services.experiments.document import ArmRun, Provenance, Run, SwitchRow
-from services.experiments.fates import Fate
+from lab.experiments.comparison import comparison_of
+from lab.experiments.document import ArmRun, Provenance, Run, SwitchRow
+from lab.experiments.fates import Fate
 
 FAIL, UNBIND = ("fail", ("kubelet.on_reject=fail",)), ("unbind", ("kubelet.on_reject=unbind",))
 A, B = ("a", ()), ("b", ())

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from services.experiments.arms import Arm, parse_arm, parse_arms
+from lab.experiments.arms import Arm, parse_arm, parse_arms
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ import re
 import msgspec
 import pytest
 
-from services.experiments.document import SCHEMA, DocumentError, SwitchRow, document_of, read_document
-from services.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
-from services.experiments.figures import described, in_order, label_of, scale_of
-from services.experiments.headline import NONE_OF, RANKS
-from services.experiments.shown import shown
-from services.experiments.views import markdown, text
-from services.scenarios.measures.history import PodHistory
-from services.scenarios.measures.register import MEASURES, Measure
+from lab.experiments.document import SCHEMA, DocumentError, SwitchRow, document_of, read_document
+from lab.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
+from lab.experiments.figures import described, in_order, label_of, scale_of
+from lab.experiments.headline import NONE_OF, RANKS
+from lab.experiments.shown import shown
+from lab.experiments.views import markdown, text
+from lab.scenarios.measures.history import PodHistory
+from lab.scenarios.measures.register import MEASURES, Measure
 from tests.unit.experiments.runs import FAIL, UNBIND, A, B, a_failed_run, a_run, compared, seeds_of
 
 

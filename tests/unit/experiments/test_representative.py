@@ -1,6 +1,6 @@
 """Where the runs of one seed stand for all, it is the one nearest to the medians, and it is said why."""
 
-from services.experiments.representative import representative
+from lab.experiments.representative import representative
 from tests.unit.experiments.runs import a_failed_run, a_run, compared, seeds_of
 
 

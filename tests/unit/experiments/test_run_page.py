@@ -1,6 +1,6 @@
 """The page of a run says whether it passed and why not, and takes nothing on trust that came from a cluster."""
 
-from services.experiments.run_page import RunPage, plain_runs, runs_document
+from lab.experiments.run_page import RunPage, plain_runs, runs_document
 
 MET = {"line": 3, "text": "expect count pods == 1", "passed": True, "seen": "1 found", "at_s": 1.25}
 BROKEN = {"invariant": "I5", "at": 2.0, "objects": ["node <n1>"], "trace_id": "", "detail": "9 > 8"}

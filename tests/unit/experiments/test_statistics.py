@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from services.experiments.statistics import RESAMPLES, SEEDS_MIN, Paired, Spread, paired, spread
+from lab.experiments.statistics import RESAMPLES, SEEDS_MIN, Paired, Spread, paired, spread
 
 
 @pytest.fixture(autouse=True)

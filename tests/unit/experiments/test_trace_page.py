@@ -1,8 +1,8 @@
 """The page of traces: which pods are in it, and what is read of it without scripts."""
 
-from services.experiments import trace_page
-from services.experiments.trace_page import TracePage, documents, plain_traces, traces_document, traces_of
-from services.scenarios.traces.waterfall import SpanGraph, waterfall
+from lab.experiments import trace_page
+from lab.experiments.trace_page import TracePage, documents, plain_traces, traces_document, traces_of
+from lab.scenarios.traces.waterfall import SpanGraph, waterfall
 from tests.unit.scenarios.traces.test_waterfall import a_life, a_span
 
 HOSTILE = "</pre><script>alert(1)</script>&'\""

@@ -10,15 +10,15 @@ import re
 import msgspec
 import pytest
 
-from services.experiments.axis import TICKS_MAX, ticks, time_ticks
-from services.experiments.bands import POINTS, bands_of, thinned
-from services.experiments.document import read_document
-from services.experiments.picture import picture
-from services.experiments.plain import plain
-from services.experiments.plots import DASHES, SIGNS, Frame
-from services.experiments.shown import page_document, shown
-from services.experiments.style import ARMS, COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
-from services.experiments.views import csv_rows, markdown, table, text
+from lab.experiments.axis import TICKS_MAX, ticks, time_ticks
+from lab.experiments.bands import POINTS, bands_of, thinned
+from lab.experiments.document import read_document
+from lab.experiments.picture import picture
+from lab.experiments.plain import plain
+from lab.experiments.plots import DASHES, SIGNS, Frame
+from lab.experiments.shown import page_document, shown
+from lab.experiments.style import ARMS, COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
+from lab.experiments.views import csv_rows, markdown, table, text
 from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of
 
 HOSTILE = "<b>&'\"|`"

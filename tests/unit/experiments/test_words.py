@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.experiments.words import counted
+from lab.experiments.words import counted
 
 
 @pytest.mark.parametrize(

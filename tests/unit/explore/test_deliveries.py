@@ -1,8 +1,8 @@
+from lab.explore.deliveries import Namer
+from lab.explore.recorder import Recorder
+from lab.explore.schedules import Hold
 from services.api.errors import Conflict
 from services.api.wire import Request, Response, WatchEvent
-from services.explore.deliveries import Namer
-from services.explore.recorder import Recorder
-from services.explore.schedules import Hold
 
 BIND = Request(verb="create", resource="pods", namespace="default", name="p", subresource="binding")
 

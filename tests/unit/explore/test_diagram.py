@@ -1,8 +1,8 @@
 import re
 import xml.etree.ElementTree as ET
 
-from services.experiments.style import PAPER
-from services.explore.diagram import (
+from lab.experiments.style import PAPER
+from lab.explore.diagram import (
     ARRIVED,
     BROKE,
     MESSAGE,
@@ -15,7 +15,7 @@ from services.explore.diagram import (
     short,
     text_diagram,
 )
-from services.explore.picture import svg_diagram
+from lab.explore.picture import svg_diagram
 
 STEPS = [
     Step(1.0, NOTE, "scheduler", "scheduler", "sched.attempt p"),

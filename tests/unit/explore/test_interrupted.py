@@ -1,7 +1,7 @@
 """An exploration that is interrupted keeps what was found by then."""
 
-from services.explore.moments import parse_event
-from services.explore.search import Task, explore
+from lab.explore.moments import parse_event
+from lab.explore.search import Task, explore
 
 SCENARIO = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phase == Running\nexpect count pods == 2\n"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from services.explore.moments import EventError, moments, nameable, parse_event
+from lab.explore.moments import EventError, moments, nameable, parse_event
 from services.telemetry.eventlog import Line
 
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from services.explore.deliveries import Delivery
-from services.explore.recorder import Break, Found, Recording, Trial
-from services.explore.replay import Replay, ReplayError, overtaken_by, read_replay, write_replay
-from services.explore.schedules import Hold
+from lab.explore.deliveries import Delivery
+from lab.explore.recorder import Break, Found, Recording, Trial
+from lab.explore.replay import Replay, ReplayError, overtaken_by, read_replay, write_replay
+from lab.explore.schedules import Hold
 
 TRIAL = Trial("runaway.txt", 7, ("kubelet.on_reject=unbind",), (Hold("scheduler is shown pods/default/a #1", 0.5),))
 

@@ -1,7 +1,7 @@
 import random
 
-from services.explore.deliveries import Delivery
-from services.explore.schedules import JUST_AFTER_S, LADDER_S, Hold, Moment, Plan, share
+from lab.explore.deliveries import Delivery
+from lab.explore.schedules import JUST_AFTER_S, LADDER_S, Hold, Moment, Plan, share
 
 
 def delivery(name, arrives_s, *, component="scheduler", way="request", about="pods/default/p"):

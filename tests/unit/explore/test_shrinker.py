@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.explore.schedules import Hold
-from services.explore.shrinker import PRECISION_S, shrink
+from lab.explore.schedules import Hold
+from lab.explore.shrinker import PRECISION_S, shrink
 
 MANY = tuple(Hold(f"m{n}", 0.5) for n in range(9))
 

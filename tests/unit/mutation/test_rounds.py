@@ -86,7 +86,7 @@ def test_equal_seeds_draw_equal_mutants_of_every_component():
     assert [identity(each) for each in first] == [identity(each) for each in again]
     assert {identity(each) for each in first} != {identity(each) for each in other}
     components = {each.file.partition("/")[0] for each in first}
-    assert {"apiserver_fake", "scheduler", "kubelet", "claim_controller", "services"} == components
+    assert {"apiserver_fake", "scheduler", "kubelet", "claim_controller", "services", "lab"} == components
 
 
 def test_shares_go_by_size_but_each_component_gets_a_twentieth():

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from services.recordings import model as models
-from services.recordings import roles
-from services.recordings.frames import Mirror
-from services.recordings.model import Change, Model
-from services.recordings.writer import _Lately
+from lab.recordings import model as models
+from lab.recordings import roles
+from lab.recordings.frames import Mirror
+from lab.recordings.model import Change, Model
+from lab.recordings.writer import _Lately
 from tests.unit.recordings.histories import History, node, pod
 from tests.unit.recordings.test_recording_columns import change_of
 

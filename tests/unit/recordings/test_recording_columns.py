@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.recordings import frames, rows
-from services.recordings.format import Meta
-from services.recordings.frames import FrameError, Mirror, read_frame
-from services.recordings.model import Change, Model
-from services.recordings.reader import Recording
-from services.recordings.roles import parts_of
-from services.recordings.writer import Writer
+from lab.recordings import frames, rows
+from lab.recordings.format import Meta
+from lab.recordings.frames import FrameError, Mirror, read_frame
+from lab.recordings.model import Change, Model
+from lab.recordings.reader import Recording
+from lab.recordings.roles import parts_of
+from lab.recordings.writer import Writer
 from tests.unit.recordings.histories import KINDS, History, histories, node, pod
 
 

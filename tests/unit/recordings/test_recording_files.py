@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from services.recordings import reader
-from services.recordings import writer as writer_module
-from services.recordings.format import LINES, META, PACK, VERSIONS, Meta, Unreadable
-from services.recordings.reader import Recording
-from services.recordings.writer import NotRecordable, Writer
+from lab.recordings import reader
+from lab.recordings import writer as writer_module
+from lab.recordings.format import LINES, META, PACK, VERSIONS, Meta, Unreadable
+from lab.recordings.reader import Recording
+from lab.recordings.writer import NotRecordable, Writer
 from services.telemetry.spans import FinishedSpan
 from tests.unit.recordings.histories import History, histories, node, pod
 

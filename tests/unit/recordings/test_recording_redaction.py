@@ -7,10 +7,10 @@ import zipfile
 import msgspec
 import pytest
 
-from services.recordings.format import Meta
-from services.recordings.reader import Recording
-from services.recordings.redaction import may_leak, redacted, redacted_text
-from services.recordings.writer import Writer
+from lab.recordings.format import Meta
+from lab.recordings.reader import Recording
+from lab.recordings.redaction import may_leak, redacted, redacted_text
+from lab.recordings.writer import Writer
 from tests.unit.recordings.histories import History
 
 PLANTED = "hunter2-planted"

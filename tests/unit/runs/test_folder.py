@@ -6,9 +6,9 @@ import stat
 import msgspec
 import pytest
 
-from services.runs.folder import DECISIONS_FILE, EVENTS_FILE, PAGE_FILE, RECORD_FILE, Budget, RunsFolder, Unreadable
-from services.runs.record import Origin, RunRecord, UnknownRun
-from services.runs.recorder import Recorder, keep_document
+from lab.runs.folder import DECISIONS_FILE, EVENTS_FILE, PAGE_FILE, RECORD_FILE, Budget, RunsFolder, Unreadable
+from lab.runs.record import Origin, RunRecord, UnknownRun
+from lab.runs.recorder import Recorder, keep_document
 from services.telemetry.eventlog import Line
 
 RECORD = RunRecord("", "run", "runaway", "simulated", True, "keplab run f", Origin("f", "", "1"))

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from services.runs.record import ALPHABET, Named, Origin, RunRecord, UnknownRun, fates_of, id_of, is_version, named
-from services.scenarios.measures.history import PodHistory
+from lab.runs.record import ALPHABET, Named, Origin, RunRecord, UnknownRun, fates_of, id_of, is_version, named
+from lab.scenarios.measures.history import PodHistory
 
 RECORD = RunRecord("", "run", "runaway", "simulated", True, "keplab run f", Origin("f", "", "1"))
 IDS = ["kxb2d", "kxc4w", "b9dpq"]

@@ -5,10 +5,10 @@ import contextlib
 
 import pytest
 
+from lab.scenarios.simulation import simloop
 from services.runtime.spdy import frames as spdy
 from services.runtime.spdy.connection import CHUNK_BYTES, STREAMS_MAX, WAITING_BYTES_MAX, Connection
 from services.runtime.spdy.frames import Frame
-from services.scenarios.simulation import simloop
 
 
 class Pipe:

@@ -2,12 +2,12 @@
 
 import pytest
 
+from lab.recordings.format import Parts
+from lab.scenarios.absent_parts import absent_parts
+from lab.scenarios.mesh import MeshPlan
+from lab.scenarios.past import State, StoredObject
 from services.api.switches import Switches
-from services.recordings.format import Parts
 from services.runtime.components import Schedulers
-from services.scenarios.absent_parts import absent_parts
-from services.scenarios.mesh import MeshPlan
-from services.scenarios.past import State, StoredObject
 
 
 def claim(name, driver):

@@ -1,6 +1,6 @@
 """What the README.md of a folder of experiments says is found."""
 
-from services.scenarios.findings import finding_of_scenario, read_findings
+from lab.scenarios.findings import finding_of_scenario, read_findings
 
 PAGE = """# Two gangs
 

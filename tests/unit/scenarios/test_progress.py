@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.run import load_scenario, simulate
+from lab.scenarios.run import load_scenario, simulate
 
 SCENARIO = """\
 limit 600s

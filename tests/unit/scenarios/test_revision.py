@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from services.scenarios.revision import Revision, revision
+from lab.scenarios.revision import Revision, revision
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scenarios.measures.history import History, PodHistory
-from services.scenarios.seen import Ending, PodCommits, Seen
+from lab.scenarios.measures.history import History, PodHistory
+from lab.scenarios.seen import Ending, PodCommits, Seen
 from services.telemetry.eventlog import Line
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.scenarios.run import plan_of
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.script.verbs import read_scenario
+from lab.scenarios.run import plan_of
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.script.verbs import read_scenario
 
 NEWER = "a kubelet of 1.37 is newer than the API server of 1.36"
 

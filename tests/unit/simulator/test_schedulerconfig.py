@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.simulator.schedulerconfig import SchedulerConfiguration
 from services.api.switches import Switches
-from services.simulator.schedulerconfig import SchedulerConfiguration
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.simulator.schedulerconfig import of_older_release
-from services.simulator.settings import Settings, SettingsError, read_settings
-from services.simulator.watching import line_of, versions
+from lab.simulator.schedulerconfig import of_older_release
+from lab.simulator.settings import Settings, SettingsError, read_settings
+from lab.simulator.watching import line_of, versions
 
 HEAD = "apiVersion: kube-scheduler-simulator-config/v1alpha1\nkind: SimulatorConfiguration\n"
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from lab.simulator.watching import relay
 from services.api.errors import Expired
 from services.api.wire import Response, WatchEvent
-from services.simulator.watching import relay
 
 
 def node(name, rv):

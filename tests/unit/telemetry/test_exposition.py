@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from services.cli.metrics_index import rows
+from lab.cli.metrics_index import rows
 from services.telemetry import exposition as module
 from services.telemetry.exposition import PIECE_LINES, PIECE_SERIES, Exposition, exposition
 from services.telemetry.metrics import TABLES, Histogram, Metric, Metrics, Samples, counter, gauge, histogram

@@ -12,7 +12,7 @@ import sys
 import pytest
 import structlog
 
-from services.scenarios.processes.event_files import Incomplete, Tail
+from lab.scenarios.processes.event_files import Incomplete, Tail
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog
 from services.telemetry.pieces import DEFAULT, KEEP_ALL, MIB, Budget, Pieces, files_of, trim

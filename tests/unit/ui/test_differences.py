@@ -5,8 +5,8 @@ from itertools import combinations
 
 import msgspec
 
-from services.scenarios.decisions.decision import Decision
-from services.ui import documents, page
+from lab.scenarios.decisions.decision import Decision
+from lab.ui import documents, page
 
 PODS = 10_000
 

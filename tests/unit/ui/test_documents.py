@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from lab.recordings.format import Meta
+from lab.recordings.reader import Recording
+from lab.recordings.writer import Writer
+from lab.scenarios.recorded import decisions_of
+from lab.ui import documents
 from services.api.errors import Expired, NotFound
-from services.recordings.format import Meta
-from services.recordings.reader import Recording
-from services.recordings.writer import Writer
-from services.scenarios.recorded import decisions_of
-from services.ui import documents
 from tests.unit.recordings.histories import History, node, pod
 
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from lab.recordings.model import Change, Model
+from lab.ui.live import Feed
 from services.client.discovery import ServedKind
 from services.client.store import Item, Key
-from services.recordings.model import Change, Model
-from services.ui.live import Feed
 from tests.unit.recordings.histories import pod
 
 PODS = ServedKind("Pod", "pods", "pod", (), "", "/api/v1", True, True)

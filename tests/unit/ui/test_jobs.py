@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from lab.ui.jobs import WAITING_MAX, Jobs
 from services.api.errors import BadRequest, Conflict, NotFound, TooManyRequests
-from services.ui.jobs import WAITING_MAX, Jobs
 
 
 @pytest.fixture

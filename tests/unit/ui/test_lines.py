@@ -1,7 +1,7 @@
 """Which event lines a page is given: the same of a mesh, of a recording on a server, and in a file."""
 
+from lab.ui.lines import READ_BYTES_MAX, Entry, LineFeed, Ring, add_in_order, entry_of, is_noise, shown_of
 from services.telemetry.eventlog import Line
-from services.ui.lines import READ_BYTES_MAX, Entry, LineFeed, Ring, add_in_order, entry_of, is_noise, shown_of
 
 
 def line(seq, ev, **data):

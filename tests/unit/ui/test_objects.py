@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.ui.objects import as_yaml, limit_of, read_document, read_documents, version_of
 from services.api.errors import BadRequest
-from services.ui.objects import as_yaml, limit_of, read_document, read_documents, version_of
 
 
 def test_a_date_stays_the_text_it_is():

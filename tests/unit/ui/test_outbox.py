@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.recordings import frames
-from services.recordings.model import Change, Model
-from services.ui.outbox import DOCUMENTS_MAX, Outbox
-from services.ui.player import lines_frame
+from lab.recordings import frames
+from lab.recordings.model import Change, Model
+from lab.ui.outbox import DOCUMENTS_MAX, Outbox
+from lab.ui.player import lines_frame
 from tests.unit.recordings.histories import node, pod
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.ui.rates import Rates, Sample, quantile_ms, read_leads
+from lab.ui.rates import Rates, Sample, quantile_ms, read_leads
 
 NAMES = {
     "sent": 'keplab_rpc_messages_total{direction="sent"}',

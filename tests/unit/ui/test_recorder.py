@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.recordings.writer import BeingRecorded, NotRecordable
-from services.ui import run
-from services.ui.run import Options
+from lab.recordings.writer import BeingRecorded, NotRecordable
+from lab.ui import run
+from lab.ui.run import Options
 
 
 @pytest.fixture

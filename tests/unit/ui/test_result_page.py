@@ -8,11 +8,11 @@ import re
 import msgspec
 import pytest
 
-from services.experiments.shown import page_document
-from services.recordings.format import SUFFIX
-from services.ui import result_page
-from services.ui.page import write_page
-from services.ui.result_page import embedded, sorted_out
+from lab.experiments.shown import page_document
+from lab.recordings.format import SUFFIX
+from lab.ui import result_page
+from lab.ui.page import write_page
+from lab.ui.result_page import embedded, sorted_out
 from tests.browser import recorded
 from tests.unit.experiments.runs import a_run, compared, seeds_of
 

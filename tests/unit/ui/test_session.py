@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.ui.session import CSRF_HEADER, MisdirectedHost, Sessions, policy
 from services.api.errors import Forbidden, Unauthorized
-from services.ui.session import CSRF_HEADER, MisdirectedHost, Sessions, policy
 
 TOKEN, COOKIE, CSRF = "t" * 64, "c" * 64, "x" * 64
 HOST = {"Host": "127.0.0.1:7170"}

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from aiohttp import WSMsgType
 
-from services.recordings import frames
-from services.recordings.reader import Recording
-from services.ui.lines import shown_of
-from services.ui.outbox import Outbox
-from services.ui.runs import Run
-from services.ui.socket import Page
+from lab.recordings import frames
+from lab.recordings.reader import Recording
+from lab.ui.lines import shown_of
+from lab.ui.outbox import Outbox
+from lab.ui.runs import Run
+from lab.ui.socket import Page
 from tests.browser import recorded
 
 

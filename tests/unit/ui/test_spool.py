@@ -1,7 +1,7 @@
 """What is put aside until it may be recorded, and when which version was committed."""
 
-from services.ui.spool import Spool
-from services.ui.times import Times
+from lab.ui.spool import Spool
+from lab.ui.times import Times
 
 
 def test_what_was_put_aside_comes_back_in_its_order_and_leaves_no_file(tmp_path):

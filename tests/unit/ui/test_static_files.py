@@ -5,8 +5,8 @@ import hashlib
 
 import pytest
 
+from lab.ui.static_files import StaticFiles
 from services.api.errors import NotFound
-from services.ui.static_files import StaticFiles
 
 MAP = '{"imports": {"a": "./js/a.js"}}'
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from services.ui import vendor
+from lab.ui import vendor
 
 
 @pytest.fixture

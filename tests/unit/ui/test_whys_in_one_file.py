@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from lab.recordings.reader import Recording
+from lab.ui import documents
 from services.api.errors import NotFound
-from services.recordings.reader import Recording
-from services.ui import documents
 from tests.browser import recorded
 
 NEITHER = {"since_s", "rv", "pool", "decisions"}

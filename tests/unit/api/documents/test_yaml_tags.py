@@ -3,13 +3,13 @@
 import pytest
 
 from apiserver_fake.rest.media_types import json_from_yaml
+from lab.exchange.kubeconfig import read_access
+from lab.exchange.stream import Refused
+from lab.ui.objects import read_documents
 from scheduler.configuration.parser import ConfigurationError, read
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest
 from services.api.kwok.stages.document import StageError, read_stage
-from services.exchange.kubeconfig import read_access
-from services.exchange.stream import Refused
-from services.ui.objects import read_documents
 
 TEXTS = ("a: !!bool x", "a: !!timestamp x", "a: !!timestamp 2026-02-30", "a: !!int x", "!!float y: 1")
 

@@ -11,6 +11,7 @@ import pytest
 from apiserver_fake.authorization.authorizer import admit, authorize, roles
 from apiserver_fake.authorization.field_masks import changes
 from apiserver_fake.authorization.node import NODE_TEXT
+from lab.scenarios.invariants.policy import Call, is_allowed, may_change_node_name
 from services.api.errors import ApiError, Forbidden
 from services.api.identity import (
     ADMIN,
@@ -26,7 +27,6 @@ from services.api.identity import (
     node_identity,
 )
 from services.api.wire import Request
-from services.scenarios.invariants.policy import Call, is_allowed, may_change_node_name
 
 N1 = node_identity("n1")
 IDENTITIES = [

@@ -8,10 +8,10 @@ import pytest
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.rbac.bootstrap import bootstrap_objects
 from apiserver_fake.rbac.policy import Attributes, Binding, Policy, PolicyRule, Role, RoleRef, Subject
+from lab.scenarios.invariants.policy import Asked, Call, is_allowed, rbac_allows
 from services.api.errors import Forbidden
 from services.api.identity import ADMIN, ANONYMOUS, MONITOR, SCHEDULER, Identity, account_groups, external
 from services.api.wire import Request
-from services.scenarios.invariants.policy import Asked, Call, is_allowed, rbac_allows
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind")
 RESOURCES = (

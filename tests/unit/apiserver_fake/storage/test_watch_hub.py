@@ -11,11 +11,11 @@ from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_events import transition_type
 from apiserver_fake.storage.watch_hub import REDEFINED, WATCHERS_PER_NODE, Hub
+from lab.scenarios.invariants.i15_streams import REASONS
 from services.api.errors import BadRequest, TooManyRequests
 from services.api.identity import Identity, node_identity
 from services.api.resources import resources
 from services.api.wire import WatchRequest
-from services.scenarios.invariants.i15_streams import REASONS
 
 PODS = resources()["pods"]
 ANN = Identity("user:ann")

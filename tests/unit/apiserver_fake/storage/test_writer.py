@@ -19,10 +19,10 @@ from apiserver_fake.storage.writer import (
     Writer,
     answers_of,
 )
+from lab.scenarios.simulation import simloop
 from services.api.errors import Conflict, TooManyRequests, Unavailable
 from services.api.resources import resources
 from services.api.wire import Response
-from services.scenarios.simulation import simloop
 
 CONFIGMAPS = resources()["configmaps"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from kubelet.dra.emulated.driver import Command, EmulatedDriver
 from kubelet.dra.emulated.files import read_driver, read_drivers
-from services.scenarios.run import load_scenario, plan_of
-from services.scenarios.script.scenario import ScriptError
+from lab.scenarios.run import load_scenario, plan_of
+from lab.scenarios.script.scenario import ScriptError
 
 CARDS = """
 apiVersion: v1

@@ -3,8 +3,8 @@
 import pytest
 
 from kubelet.node.definition import parse_options, settled
+from lab.scenarios.script.nodes import node_definition
 from services.api.switches import Switches
-from services.scenarios.script.nodes import node_definition
 
 STATIC = {"cpu": "8", "cpuPolicy": "static", "fullPcpusOnly": True}
 

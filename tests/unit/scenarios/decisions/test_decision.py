@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.scenarios.decisions.decision import Decisions
+from lab.scenarios.decisions.decision import Decisions
 from services.telemetry.eventlog import Line
 
 

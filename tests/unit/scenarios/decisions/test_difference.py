@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scenarios.decisions.decision import Decision
-from services.scenarios.decisions.difference import ALIGNED_MAX, compare, in_order
+from lab.scenarios.decisions.decision import Decision
+from lab.scenarios.decisions.difference import ALIGNED_MAX, compare, in_order
 
 
 def attempt(role, node="", at_s=1.0, outcome="scheduled"):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.scenarios.invariants import Auditor
 from services.api.switches import Switches
-from services.scenarios.invariants import Auditor
 from tests.unit.scenarios.invariants.test_invariants import NODE, Log
 
 CLAIM = {"kind": "ResourceClaim", "ns": "default", "name": "c", "uid": "c1"}

@@ -2,10 +2,10 @@
 
 import pytest
 
+from lab.scenarios.invariants import Auditor
+from lab.scenarios.invariants.i14_requests import KEPT
 from services.api.switches import Switches
 from services.client.statehash import MODULUS, version_summand
-from services.scenarios.invariants import Auditor
-from services.scenarios.invariants.i14_requests import KEPT
 from services.telemetry.eventlog import Line
 
 POD = {"kind": "Pod", "ns": "default", "name": "p", "uid": "u1"}

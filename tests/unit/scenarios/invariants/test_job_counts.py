@@ -1,7 +1,7 @@
 """I19 over logs of a few commits: silent when every end counts once, and loud when one counts twice, or never."""
 
+from lab.scenarios.invariants import Auditor
 from services.api.switches import Switches
-from services.scenarios.invariants import Auditor
 from services.telemetry.eventlog import Line
 
 HELD = ["batch.kubernetes.io/job-tracking"]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.scenarios.invariants import Auditor
 from services.api.switches import Switches
-from services.scenarios.invariants import Auditor
 from services.telemetry.eventlog import Line
 
 

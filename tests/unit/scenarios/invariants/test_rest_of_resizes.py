@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.invariants import unrest_of
+from lab.scenarios.invariants import unrest_of
 
 SMALL, BIG = {"cpu": "500m"}, {"cpu": "1"}
 

@@ -1,10 +1,10 @@
 """A watch stream held against the commit log: silent over a lawful one, and each breach has its rule's name."""
 
+from lab.scenarios.invariants.check import Calm, Context
+from lab.scenarios.invariants.i15_streams import Stream, StreamsAreTrue
+from lab.scenarios.invariants.view import View, matcher
 from services.api.switches import Switches
 from services.api.wire import WatchEvent, WatchRequest
-from services.scenarios.invariants.check import Calm, Context
-from services.scenarios.invariants.i15_streams import Stream, StreamsAreTrue
-from services.scenarios.invariants.view import View, matcher
 from services.telemetry.eventlog import Line
 
 

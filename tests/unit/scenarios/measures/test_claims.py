@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.scenarios.measures.claims import ClaimCosts
+from lab.scenarios.measures.claims import ClaimCosts
 from services.telemetry.eventlog import Line
 
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from lab.scenarios.measures.device_use import DeviceUse
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.reconcile.controller import Change
-from services.scenarios.measures.device_use import DeviceUse
 
 
 class Seen:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from lab.scenarios.measures import expression
+from lab.scenarios.measures.expression import parse_measure
 from services.api.cel.values import EvaluationError
-from services.scenarios.measures import expression
-from services.scenarios.measures.expression import parse_measure
 
 PODS = [
     {"metadata": {"name": "a"}, "status": {"phase": "Running"}, "at": {"created": 1.0, "running": 3.0}},

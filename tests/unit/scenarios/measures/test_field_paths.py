@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from lab.scenarios.measures.expression import compiled
 from services.api.resources import resources
-from services.scenarios.measures.expression import compiled
 
 
 @pytest.mark.parametrize(

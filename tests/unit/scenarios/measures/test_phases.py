@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from services.scenarios.measures.phases import SAMPLES_MAX, Phases, Sample
+from lab.scenarios.measures.phases import SAMPLES_MAX, Phases, Sample
 
 
 def test_every_change_is_a_sample_at_its_own_moment():

@@ -7,10 +7,10 @@ import random
 import msgspec
 import pytest
 
+from lab.scenarios.measures.placement import Placement
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.reconcile.controller import Change
-from services.scenarios.measures.placement import Placement
 
 
 class Seen:

@@ -1,6 +1,6 @@
 """How long pods are in each pool, from the lines that schedulers write."""
 
-from services.scenarios.measures.queue_pools import QueuePools
+from lab.scenarios.measures.queue_pools import QueuePools
 from services.telemetry.eventlog import Line
 
 

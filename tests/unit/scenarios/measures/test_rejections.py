@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
+from lab.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.telemetry.eventlog import Line
 
 UNTOUCHED = Fate(0.0, None, 0.5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lab.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
 from services.api.kinds.pod import Pod
 from services.reconcile.controller import Change
-from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
 from services.telemetry.eventlog import Line
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.scenarios.measures.scheduling_results import (
+from lab.scenarios.measures.scheduling_results import (
     NOTHING,
     Misreported,
     ReportedReason,

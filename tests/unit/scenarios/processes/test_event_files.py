@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from services.scenarios.mesh import MeshPlan
-from services.scenarios.processes import process_mesh
-from services.scenarios.processes.event_files import Incomplete, Tail
-from services.scenarios.processes.process_mesh import ProcessMesh
+from lab.scenarios.mesh import MeshPlan
+from lab.scenarios.processes import process_mesh
+from lab.scenarios.processes.event_files import Incomplete, Tail
+from lab.scenarios.processes.process_mesh import ProcessMesh
 from services.telemetry.eventlog import Line
 
 

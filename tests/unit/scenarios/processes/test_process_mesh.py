@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from lab.scenarios.mesh import MeshPlan
+from lab.scenarios.processes.process_mesh import ProcessMesh
 from services.runtime.config import MeshError
-from services.scenarios.mesh import MeshPlan
-from services.scenarios.processes.process_mesh import ProcessMesh
 from services.telemetry.eventlog import NullEventLog
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.script.workload import autoscaler
+from lab.scenarios.script.workload import autoscaler
 
 
 def test_custom_metrics_are_written_in_one_word_each():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.scenarios.run import load_scenario, plan_of, simulate
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.script.verbs import read_scenario
+from lab.scenarios.run import load_scenario, plan_of, simulate
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.script.verbs import read_scenario
 
 CLASS = """\
 apiVersion: resource.k8s.io/v1

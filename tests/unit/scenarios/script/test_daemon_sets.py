@@ -2,8 +2,8 @@
 
 import pytest
 
-import services.scenarios.script.workload as workload
-from services.scenarios.invariants import unrest_of
+import lab.scenarios.script.workload as workload
+from lab.scenarios.invariants import unrest_of
 
 
 def stored(kind="RollingUpdate", **status):

@@ -7,13 +7,13 @@ from contextlib import suppress
 
 import pytest
 
-from services.scenarios.run import plan_of, simulate
-from services.scenarios.script import declaration, fault_verbs, nodes, scenario, verbs, workload
-from services.scenarios.script.declaration import split
-from services.scenarios.script.expectation import FORMS, MODES, OPERATORS, PATHS
-from services.scenarios.script.scenario import SETTINGS, ScriptError
-from services.scenarios.script.value_types import MEANINGS
-from services.scenarios.script.verbs import TOPICS, VERBS, read_scenario
+from lab.scenarios.run import plan_of, simulate
+from lab.scenarios.script import declaration, fault_verbs, nodes, scenario, verbs, workload
+from lab.scenarios.script.declaration import split
+from lab.scenarios.script.expectation import FORMS, MODES, OPERATORS, PATHS
+from lab.scenarios.script.scenario import SETTINGS, ScriptError
+from lab.scenarios.script.value_types import MEANINGS
+from lab.scenarios.script.verbs import TOPICS, VERBS, read_scenario
 
 DECLARED = {**SETTINGS, **VERBS, **{f"expect {name}": form for name, form in FORMS.items()}}
 EXAMPLES = [

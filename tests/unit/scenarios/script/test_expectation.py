@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.script.expectation import lookup, parse_expectation
+from lab.scenarios.script.expectation import lookup, parse_expectation
 
 
 class World:

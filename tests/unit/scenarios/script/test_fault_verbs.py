@@ -2,10 +2,10 @@
 
 import pytest
 
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.switch_readers import switches_read_by
 from services.api.switches import REGISTER
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.script.scenario import ScriptError
-from services.scenarios.switch_readers import switches_read_by
 
 COMPONENTS = ("apiserver", "claim-controller", "controllers", "kubelet/h0", "kubelet/h1", "scheduler")
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from kubelet.node.definition import NodeDefinition
-from services.cli.__main__ import run
-from services.cli.commands.verbs import markdown
-from services.scenarios.script import editors, reference
-from services.scenarios.script.nodes import NODE_OPTIONS, node_definition
-from services.scenarios.script.scenario import SETTINGS
-from services.scenarios.script.verbs import VERBS
+from lab.cli.__main__ import run
+from lab.cli.commands.verbs import markdown
+from lab.scenarios.script import editors, reference
+from lab.scenarios.script.nodes import NODE_OPTIONS, node_definition
+from lab.scenarios.script.scenario import SETTINGS
+from lab.scenarios.script.verbs import VERBS
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reference" / "scenario-language.md"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.scenarios.run import load_scenario, plan_of
-from services.scenarios.script.scenario import ScriptError, parse_scenario
-from services.scenarios.script.value_types import parse_duration, parse_names
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.run import load_scenario, plan_of
+from lab.scenarios.script.scenario import ScriptError, parse_scenario
+from lab.scenarios.script.value_types import parse_duration, parse_names
+from lab.scenarios.script.verbs import VERBS
 
 SCENARIO = """# The title
 # and why.

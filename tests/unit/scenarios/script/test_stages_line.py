@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scenarios.script.scenario import ScriptError, parse_scenario
-from services.scenarios.script.verbs import VERBS
+from lab.scenarios.script.scenario import ScriptError, parse_scenario
+from lab.scenarios.script.verbs import VERBS
 
 
 def test_stage_files_are_beside_the_scenario_and_in_order():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.script.workload import check_resize, pod, resized
+from lab.scenarios.script.workload import check_resize, pod, resized
 
 
 def asked(made, **options):

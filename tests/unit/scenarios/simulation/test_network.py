@@ -5,15 +5,15 @@ import random
 
 import pytest
 
+from lab.scenarios.mesh import MeshPlan
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.lifetime import Lifetime
+from lab.scenarios.simulation.network import Network, SimApi, SimTransport
+from lab.scenarios.simulation.simulated_mesh import SimMesh
 from services.api.errors import UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.client.link_faults import LinkFaults
-from services.scenarios.mesh import MeshPlan
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.lifetime import Lifetime
-from services.scenarios.simulation.network import Network, SimApi, SimTransport
-from services.scenarios.simulation.simulated_mesh import SimMesh
 
 REQUEST = Request(verb="create", resource="pods", name="p", deadline_s=5.0)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from services.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, run
+from lab.scenarios.simulation.simloop import OWNER, Deadlock, RealityLeak, run
 
 
 async def _three_sleepers(days):

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from lab.scenarios.simulation import simloop
+from lab.scenarios.simulation.lifetime import Lifetime
+from lab.scenarios.simulation.simloop import OWNER
+from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.api.local_rpc import LocalService, RpcError, caller_traceparent
-from services.scenarios.simulation import simloop
-from services.scenarios.simulation.lifetime import Lifetime
-from services.scenarios.simulation.simloop import OWNER
-from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 
 
 def run_simulated(scenario):

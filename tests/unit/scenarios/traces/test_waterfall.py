@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from services.experiments.waterfall_picture import svg_picture
-from services.scenarios.traces.waterfall import ABOVE_MAX, SpanGraph, bar, label, waterfall
+from lab.experiments.waterfall_picture import svg_picture
+from lab.scenarios.traces.waterfall import ABOVE_MAX, SpanGraph, bar, label, waterfall
 from services.telemetry.spans import FinishedSpan
 
 MS = 1_000_000

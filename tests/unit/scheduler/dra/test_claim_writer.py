@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from lab.scenarios.simulation import simloop
 from scheduler.cache.node_info import PodInfo
 from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import ClaimLedger
@@ -24,7 +25,6 @@ from services.api.kinds.resourceclaim import (
     ResourceClaimStatus,
 )
 from services.api.meta import Key, ObjectMeta
-from services.scenarios.simulation import simloop
 from tests.unit.scheduler.dra.test_devices import granted
 
 JOB = ResourceClaimConsumerReference(api_group="batch", resource="jobs", name="j", uid="j1")

@@ -7,6 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from lab.scenarios.simulation import simloop
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.result import ScheduleResult
 from scheduler.dra.claim_releaser import deallocate_moved
@@ -16,7 +17,6 @@ from scheduler.switches import ReservationSwitches
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import ObjectMeta
 from services.reconcile.controller import Change
-from services.scenarios.simulation import simloop
 from tests.unit.scheduler.dra.test_claim_writer import CONFLICT, OneClaim
 from tests.unit.scheduler.dra.test_devices import DRIVER, WORKLOAD, claim, cluster_with, granted, offer, pod, reserved
 

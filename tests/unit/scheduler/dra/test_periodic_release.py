@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from lab.scenarios.simulation import simloop
 from scheduler.dra.claim_releaser import ClaimReleaser
 from scheduler.dra.ledger import ClaimLedger
 from services.api.meta import Key
 from services.reconcile.controller import Change
-from services.scenarios.simulation import simloop
 from tests.unit.scheduler.dra.test_claim_writer import OneClaim
 from tests.unit.scheduler.dra.test_devices import POD_GROUP, WORKLOAD, claim, granted, reserved
 

@@ -1,0 +1,66 @@
+"""What CEL costs: compilations and evaluations a second of selectors as drivers' documentation has them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from lab.benchmarks.result import Result
+from services.api.cel.device_selectors import compile_selector, environment, variables
+from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
+
+DRIVER: Final = "gpu.example.com"
+_OWN: Final = f'device.attributes["{DRIVER}"]'
+EXPRESSIONS: Final = {
+    "driver": f'device.driver == "{DRIVER}"',
+    "comparisons": f'device.driver == "{DRIVER}" && {_OWN}.model == "a100" && {_OWN}.index >= 3',
+    "quantity": f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("39Gi"))',
+    "version": f'{_OWN}.driverVersion.isGreaterThan(semver("550.54.14")) && {_OWN}.model.matches("^[ah]100$")',
+    "macro": f'cel.bind(own, {_OWN}, ["a100", "h100"].exists(model, own.model == model) && own.?nvlink.orValue(true))',
+}
+_DEVICE: Final = Device(
+    name="gpu-0",
+    attributes={
+        "model": DeviceAttribute(string="a100"),
+        "index": DeviceAttribute(int_value=3),
+        "driverVersion": DeviceAttribute(version="560.1.0"),
+    },
+    capacity={"memory": DeviceCapacity(value="40Gi")},
+)
+ROUNDS: Final = 5
+"""Of each measurement the fastest round counts: what else runs on the machine only slows a round down."""
+
+
+@dataclass
+class CelBench(Result):
+    """By expression, a second: `evaluations` of a selector, `counted` the same with costs counted, `compilations`."""
+
+    workload: str
+    evaluations_per_s: dict[str, float]
+    counted_per_s: dict[str, float]
+    compilations_per_s: dict[str, float]
+    cost: dict[str, int]
+
+
+def bench_cel(*, evaluations: int = 20_000, compilations: int = 100) -> CelBench:
+    """Measure every expression in this process; takes a few seconds."""
+    found = CelBench("Cel", {}, {}, {}, {})
+    for name, expression in EXPRESSIONS.items():
+        selects, program = compile_selector(expression), environment().compile(expression)
+        known = (variables(DRIVER, _DEVICE),)
+        found.evaluations_per_s[name] = _rate(partial(selects, DRIVER, _DEVICE), evaluations)
+        found.counted_per_s[name] = _rate(partial(program.measured, known), evaluations // 4)
+        found.compilations_per_s[name] = _rate(partial(environment().compiled, expression), compilations)
+        found.cost[name] = program.cost.most
+    return found
+
+
+def _rate(call: Callable[[], object], times: int) -> float:
+    fastest = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        for _ in range(times):
+            call()
+        fastest = min(fastest, time.perf_counter() - begun)
+    return round(times / fastest)

@@ -1,0 +1,187 @@
+"""Measure a mesh of real processes: pods created → Running, CPU a pod, memory, watch fan-out.
+
+The clock runs from the first creation to the moment a watcher has seen the last pod Running.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lab.benchmarks.result import Result
+from lab.benchmarks.running_mesh import LIMIT_S, LOAD, follow_pods, many, quiet_arguments, rounded, running_mesh
+from services.api.meta import View
+from services.api.wire import Api, Request, WatchEvent
+
+
+class _Spec(View, frozen=True):
+    node_name: str = ""
+
+
+class _Status(View, frozen=True):
+    phase: str = ""
+
+
+class PodState(View, frozen=True):
+    """Where a pod is, and whether it runs."""
+
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+@dataclass
+class BenchResult(Result):
+    """Figures of one workload; times in milliseconds.
+
+    `cpu_us_per_pod`: CPU of all processes of the mesh together, without the load generator ("load"), which
+    `cpu_us_per_pod_by_process` names as well. `rss_mib` and `idle_rss_mib` are by process, after the load
+    and before it.
+    """
+
+    workload: str
+    form: str
+    nodes: int
+    pods: int
+    engine: str
+    switches: tuple[str, ...]
+    pods_per_s: float
+    p50_ms: float
+    p99_ms: float
+    create_to_bound_p50_ms: float
+    create_to_bound_p99_ms: float
+    cpu_us_per_pod: float
+    cpu_us_per_pod_by_process: dict[str, float]
+    rss_mib: dict[str, float]
+    idle_rss_mib: dict[str, float]
+    start_s: float
+
+
+_RESOURCES = {"requests": {"cpu": "10m", "memory": "10Mi"}}
+_POD = msgspec.json.encode(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bench-NUMBER", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "pause:3.10", "resources": _RESOURCES}]},
+    }
+)
+
+
+class Stopwatch:
+    """When each pod was created, bound and Running, as one watcher saw it; pods are numbered from `first`."""
+
+    def __init__(self, api: Api, total: int, *, first: int = 0) -> None:
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.running: dict[str, float] = {}
+        self.done = asyncio.Event()
+        self._api = api
+        self._total, self._first = total, first
+        self._least = f"bench-{first:06d}"
+        self._decode = msgspec.json.Decoder(PodState).decode
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watch pods meanwhile."""
+        following = asyncio.create_task(follow_pods(self._api, self._note, lambda: None))
+        try:
+            yield
+        finally:
+            following.cancel()
+
+    async def create(self, number: int) -> None:
+        """Create the pod of that number, and note when it was sent."""
+        number += self._first
+        self.created[f"bench-{number:06d}"] = time.perf_counter()
+        body = _POD.replace(b"NUMBER", b"%06d" % number)
+        (await self._api.call(Request(verb="create", resource="pods", namespace="default", body=body))).unwrap()
+
+    async def create_all(self) -> None:
+        """Create them, many at a time, and return when all run."""
+        async with asyncio.timeout(LIMIT_S):
+            await many(range(self._total), self.create)
+            await self.done.wait()
+
+    def milliseconds(self) -> list[float]:
+        """Return what each pod took from created to Running."""
+        return [1000 * (self.running[name] - at) for name, at in self.created.items()]
+
+    def _note(self, event: WatchEvent, now: float) -> None:
+        name = event.name
+        if event.type not in ("ADDED", "MODIFIED") or not name.startswith("bench-") or name < self._least:
+            return
+        pod = self._decode(event.body)
+        if pod.spec.node_name and name not in self.bound:
+            self.bound[name] = now
+        if pod.status.phase == "Running" and name not in self.running:
+            self.running[name] = now
+            if len(self.running) == self._total:
+                self.done.set()
+
+
+async def wait_for_nodes(api: Api, nodes: int) -> None:
+    """Return when that many nodes are Ready and untainted. Raises: TimeoutError."""
+    deadline = time.perf_counter() + LIMIT_S
+    while True:
+        answer = await api.call(Request(verb="list", resource="nodes"))
+        ready = sum(
+            any(c["type"] == "Ready" and c["status"] == "True" for c in item["status"].get("conditions", ()))
+            and not item["spec"].get("taints")
+            for item in msgspec.json.decode(answer.unwrap().body).get("items", ())
+        )
+        if ready >= nodes:
+            return
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"{ready} of {nodes} nodes are Ready after {LIMIT_S:g} s")
+        await asyncio.sleep(0.5)
+
+
+async def _measure(nodes: int, pods: int, say: Callable[[str], None], **options: Any) -> BenchResult:
+    begun = time.perf_counter()
+    async with running_mesh(nodes=nodes, hosts=1, arguments=quiet_arguments(), **options) as mesh:
+        await wait_for_nodes(mesh.api, nodes)
+        say(f"{nodes} nodes are Ready after {time.perf_counter() - begun:.1f} s")
+        await asyncio.sleep(2.0)
+        idle = mesh.rss_mib()
+        watch = Stopwatch(mesh.api, pods)
+        async with watch.watching():
+            await asyncio.sleep(0.2)
+            meter, first = mesh.meter(with_load=True), time.perf_counter()
+            await watch.create_all()
+            last = max(watch.running.values())
+            used = meter.us_per(pods)
+        times = watch.milliseconds()
+        binds = [1000 * (watch.bound[n] - t) for n, t in watch.created.items()]
+        return BenchResult(
+            workload="CreateToRunning",
+            form="mesh",
+            nodes=nodes,
+            pods=pods,
+            engine=options["engine"],
+            switches=options["switches"],
+            pods_per_s=round(pods / (last - first), 1),
+            p50_ms=rounded(times, 0.5),
+            p99_ms=rounded(times, 0.99),
+            create_to_bound_p50_ms=rounded(binds, 0.5),
+            create_to_bound_p99_ms=rounded(binds, 0.99),
+            cpu_us_per_pod=round(sum(spent for name, spent in used.items() if name != LOAD), 1),
+            cpu_us_per_pod_by_process=used,
+            rss_mib=mesh.rss_mib(),
+            idle_rss_mib=idle,
+            start_s=round(mesh.start_s, 2),
+        )
+
+
+def bench_mesh(
+    *, nodes: int, pods: int, engine: str, switches: tuple[str, ...] = (), say: Callable[[str], None] = lambda _: None
+) -> BenchResult:
+    """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running.
+
+    `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses side by side,
+    where upstream's status manager writes them one after the other.
+    """
+    return asyncio.run(_measure(nodes, pods, say, engine=engine, switches=switches))

@@ -1,0 +1,124 @@
+"""How long an API server that was killed is away: from SIGKILL to the first acknowledged write."""
+
+import asyncio
+import os
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lab.benchmarks.rest import pod
+from lab.benchmarks.result import Result
+from lab.benchmarks.running_mesh import LIMIT_S, cpu_s, many, quiet_arguments, rounded, running_mesh
+from services.api.errors import UnknownOutcome
+from services.api.wire import Api, Request
+from services.runtime.supervisor import Supervisor
+
+NAMESPACE: Final = "bench"
+DOWN_S: Final = 0.2
+"""The supervisor's back-off before the first restart; a row of kills would make it longer."""
+CREATED_AT_ONCE: Final = 200
+WITHOUT: Final = frozenset(("scheduler", "controllers", "claim-controller"))
+
+
+@dataclass
+class RecoveryResult(Result):
+    """Seconds from SIGKILL: until the process serves, and until a client that never stopped trying was acknowledged a
+    write; the back-off of supervisor and client is in both. `start_cpu_s`: CPU of a new process until it serves.
+
+    `rss_mib` is the memory of the last one, `load_average` the machine's.
+    """
+
+    objects: int
+    kills: int
+    ready_p50_s: float
+    ready_p99_s: float
+    first_write_p50_s: float
+    first_write_p99_s: float
+    first_write_max_s: float
+    start_cpu_s: float
+    rss_mib: float
+    database_mib: float
+    load_average: float
+
+
+def _creation(number: int) -> Request:
+    body = msgspec.json.encode(pod(f"pod-{number:06d}"))
+    return Request(verb="create", resource="pods", namespace=NAMESPACE, body=body)
+
+
+async def _fill(api: Api, objects: int) -> None:
+    namespace = {"metadata": {"name": NAMESPACE}}
+    (await api.call(Request(verb="create", resource="namespaces", body=msgspec.json.encode(namespace)))).unwrap()
+
+    async def create(number: int) -> None:
+        (await api.call(_creation(number))).unwrap()
+
+    await many(range(objects), create, CREATED_AT_ONCE)
+
+
+async def _write(api: Api, number: int) -> float:
+    """Try until a write is acknowledged, a new one each time; return when it was."""
+    tries = 0
+    while True:
+        tries += 1
+        meta = {"name": f"after-{number}-{tries}", "namespace": "default"}
+        body = msgspec.json.encode({"metadata": meta})
+        try:
+            response = await api.call(
+                Request(verb="create", resource="configmaps", namespace="default", body=body, deadline_s=2.0)
+            )
+        except UnknownOutcome:
+            await asyncio.sleep(0.02)
+            continue
+        if response.is_ok:
+            return time.perf_counter()
+        await asyncio.sleep(0.02)
+
+
+async def _ready(supervisor: Supervisor, pid: int) -> float:
+    child = supervisor.child("apiserver")
+    while child.pid in (0, pid) or not child.is_ready:  # noqa: ASYNC110  another process's state
+        await asyncio.sleep(0.01)
+    return time.perf_counter()
+
+
+async def _recovery(objects: int, kills: int) -> RecoveryResult:
+    arguments = {**quiet_arguments()}
+    arguments["apiserver"] = [*arguments["apiserver"], "--objects-per-namespace-max", str(objects + 1)]
+    async with running_mesh(engine="sqlite", arguments=arguments, without=WITHOUT) as mesh:
+        await _fill(mesh.api, objects)
+        ready, written, spent = [], [], []
+        dice = random.Random(1)
+        for number in range(kills):
+            pid = mesh.pids["apiserver"]
+            killed = time.perf_counter()
+            mesh.supervisor.kill("apiserver", down_s=DOWN_S)
+            async with asyncio.timeout(LIMIT_S):
+                served, wrote = await asyncio.gather(_ready(mesh.supervisor, pid), _write(mesh.api, number))
+            ready.append(served - killed)
+            written.append(wrote - killed)
+            spent.append(cpu_s(mesh.pids["apiserver"]))
+            await asyncio.sleep(dice.uniform(0.2, 1.0))
+        database = Path(mesh.supervisor.status()["data_dir"]) / "apiserver" / "store.db"
+        return RecoveryResult(
+            objects=objects,
+            kills=kills,
+            ready_p50_s=rounded(ready, 0.5, 2),
+            ready_p99_s=rounded(ready, 0.99, 2),
+            first_write_p50_s=rounded(written, 0.5, 2),
+            first_write_p99_s=rounded(written, 0.99, 2),
+            first_write_max_s=round(max(written), 2),
+            start_cpu_s=rounded(spent, 0.5, 2),
+            rss_mib=mesh.rss_mib()["apiserver"],
+            database_mib=round(database.stat().st_size / 2**20, 1),
+            load_average=round(os.getloadavg()[0], 1),
+        )
+
+
+def bench_recovery(*, objects: int, kills: int) -> RecoveryResult:
+    """Store so many pods, then kill the API server so many times under `keplab up`'s supervisor."""
+    return asyncio.run(_recovery(objects, kills))

@@ -1,0 +1,216 @@
+"""Figures, each with its aim, and the report of them: `figures.json` for programs and `README.md` for people."""
+
+import datetime
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from lab.benchmarks.result import SchedulerBench
+
+Form = Literal["algorithm", "mesh"]
+SHOWN_PLUGINS: Final = 4
+SHOWN_MIN_US: Final = 1.0
+SMALL, LARGE = 500, 15_000
+"""Between these two the cost of a pod is compared."""
+INTRODUCTION = """\
+# Benchmarks
+
+One run of `{command}` on {machine}, {date}, Python {python}. Everything ran on that machine at once: the mesh's
+processes and the program that made the load.{warning}
+
+| Figure | Value | Aim |
+|---|---:|---|
+"""
+NOTES = """
+What the figures mean:
+
+- *pods created → Running*: a client keeps 256 creations of bare pods under way; the clock runs from the first
+  creation to the moment a watcher has seen the last pod Running. Containers take no time to start, so that the
+  mesh is what is measured; nothing is traced and no event files are written. Latencies are those of this burst:
+  most of them is waiting in line.
+- *CPU a pod* is user and system time of the processes during the same span. Events for people are written behind
+  the work, a few at a time, and some of them after it.
+- *memory at rest*: resident memory of a fresh mesh with three nodes and one pod.
+- *watch events*: as many watches of one kind on one connection; writer and watchers are one process, the same one.
+- *nodes in one process*: a mesh with one kubelet host; registered means that every node follows its pods. At rest and
+  at a steady rate each process is watched for 20 s; 100 % is one core.
+- *simulated seconds a second*: the scenario with every invariant judged; the scenario waits a lot in one arm, and makes
+  thousands of pods in the other.
+
+`figures.json` holds these and the whole results behind them.
+"""
+HEAD: Final = """
+## The scheduler
+
+Workloads of upstream's scheduler_perf (`keplab bench scheduler --list`), all nodes filtered and scored. *algorithm*:
+cache, queue, handlers and cycles in one process, pods decoded beforehand, binds confirmed at once; latency from pop
+to assume. *mesh*: API server (memory engine) and scheduler as processes, nodes without kubelets, pods created over
+gRPC with 256 under way; latency from created to bound as a watch sees it. For orientation: kube-apiserver, etcd and
+kube-scheduler v1.36.2 schedule 405 to 433 of the basic pods a second on the same two cores at 5,000 nodes, 423 with
+node affinity, 312 with spreading, 260 with anti-affinity, sampling nodes as they do by default.
+
+| Workload | Nodes | Form | Pods/s | CPU µs/pod | p50 ms | p99 ms | Aim |
+|---|---:|---|---:|---:|---:|---:|---|
+"""
+WHERE: Final = """
+Where the time goes, µs a pod, from a play of at most 1,000 pods in which every plugin is clocked (a plugin's own time;
+clocking itself costs about as much again, so that the shares count more than the sums). *cycle* is the runner, what it
+remembers of templates, and the choice among the best; *queue*, *cache* and *handlers* include confirming the bind.
+
+| Workload | Nodes | Plugins | Besides |
+|---|---:|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number. `aim`: what it should be at most, or with `is_more_better` at least; None: reported only."""
+
+    name: str
+    title: str
+    value: float
+    unit: str
+    aim: float | None = None
+    is_more_better: bool = False
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the aim is met; None when there is none."""
+        if self.aim is None:
+            return None
+        return self.value >= self.aim if self.is_more_better else self.value <= self.aim
+
+    @property
+    def aim_text(self) -> str:
+        """Return the aim and whether it is met, in words."""
+        if self.aim is None:
+            return "–"
+        sign = "≥" if self.is_more_better else "≤"
+        return f"{sign} {self.aim:,g}: {'met' if self.is_met else 'missed'}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One workload at one size. `pods`: as upstream has it, scaled, when 0. `aim`: pods a second, 0 for none."""
+
+    workload: str
+    nodes: int
+    form: Form = "algorithm"
+    pods: int = 0
+    aim: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """Which run it is, in words."""
+        return f"{self.workload}, {self.nodes:,} nodes, {self.form}"
+
+
+@dataclass
+class Figures:
+    """One run's figures and the whole results they were taken from. `load`: others' load at the start."""
+
+    cores: int
+    load: float
+    figures: list[Figure] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    scheduler: dict[Run, SchedulerBench] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        title: str,
+        value: float,
+        unit: str,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+    ) -> None:
+        """Take one number."""
+        is_more_better = at_least is not None
+        self.figures.append(Figure(name, title, value, unit, at_least if is_more_better else at_most, is_more_better))
+
+
+def write(found: Figures, folder: Path, *, command: str, is_preliminary: bool) -> None:
+    """Leave both files in the folder, the old ones replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    machine = f"{found.cores} cores"
+    document = {
+        "command": command,
+        "date": today,
+        "machine": machine,
+        "python": platform.python_version(),
+        "load_before": found.load,
+        "preliminary": is_preliminary,
+        "figures": [
+            {
+                "name": figure.name,
+                "title": figure.title,
+                "value": figure.value,
+                "unit": figure.unit,
+                "aim": figure.aim,
+                "more_is_better": figure.is_more_better,
+                "met": figure.is_met,
+            }
+            for figure in found.figures
+        ],
+        "runs": found.runs,
+    }
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    (folder / "figures.json").write_bytes(text + b"\n")
+    warning = (
+        f"\n\n**Preliminary**: other work ran on the machine meanwhile (load average {found.load:g} at the start)."
+        if is_preliminary
+        else ""
+    )
+    head = INTRODUCTION.format(
+        command=command, machine=machine, date=today, python=platform.python_version(), warning=warning
+    )
+    # The scheduler's figures have a table of their own.
+    first = [figure for figure in found.figures if not figure.name.startswith("scheduler.")]
+    rows = "".join(f"| {f.title} | {_number(f.value)} {f.unit} | {f.aim_text} |\n" for f in first)
+    last = section(found.scheduler) if found.scheduler else ""
+    (folder / "README.md").write_text(head + rows + NOTES + last, encoding="utf-8")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def growth(results: dict[Run, SchedulerBench]) -> dict[str, float]:
+    """Return, by workload, the CPU a pod costs at the large number of nodes, times that at the small one."""
+    alone = {run: result for run, result in results.items() if run.form == "algorithm"}
+    costs = {(run.workload, run.nodes): result.cpu_us_per_pod for run, result in alone.items()}
+    return {
+        name: round(costs[name, LARGE] / costs[name, SMALL], 2)
+        for name, nodes in costs
+        if nodes == LARGE and costs.get((name, SMALL))
+    }
+
+
+def section(results: dict[Run, SchedulerBench]) -> str:
+    """Return the report's section about the scheduler, in Markdown."""
+    rows = "".join(_row(run, result) for run, result in results.items())
+    where = "".join(_where(run, result) for run, result in results.items() if run.form == "algorithm")
+    grown = ", ".join(f"{name} {times:g}" for name, times in growth(results).items())
+    text = f"\nCPU a pod at {LARGE:,} nodes, times that at {SMALL:,} (30 times the nodes): {grown}.\n" if grown else ""
+    return HEAD + rows + text + WHERE + where
+
+
+def _row(run: Run, result: SchedulerBench) -> str:
+    met = "met" if result.pods_per_s >= run.aim else "missed"
+    aim = f"≥ {run.aim:,g}: {met}" if run.aim else "–"
+    return (
+        f"| {run.workload} | {result.nodes:,} | {run.form} | {result.pods_per_s:,.0f} | {result.cpu_us_per_pod:,.0f} "
+        f"| {result.p50_ms:,.3g} | {result.p99_ms:,.3g} | {aim} |\n"
+    )
+
+
+def _where(run: Run, result: SchedulerBench) -> str:
+    plugins = list(result.by_plugin.items())[:SHOWN_PLUGINS]
+    shown = ", ".join(f"{name} {spent:,.0f}" for name, spent in plugins if spent >= SHOWN_MIN_US)
+    parts = ", ".join(f"{name} {spent:,.0f}" for name, spent in result.by_part.items() if spent >= SHOWN_MIN_US)
+    return f"| {run.workload} | {result.nodes:,} | {shown or '–'} | {parts} |\n"

@@ -1,0 +1,82 @@
+"""The figures of a workload, and where the time of the scheduler's goes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from lab.scenarios.measures import quantile
+
+CYCLE: Final = "cycle"
+"""What no plugin and no other part spent: the runner, remembered templates, the choice among the best."""
+
+
+class Result:
+    """The figures of one workload."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document that `keplab bench -o json` prints."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
+@dataclass
+class SchedulerBench(Result):
+    """One workload in one form. Times a pod in microseconds of the measured pods.
+
+    `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
+    were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles
+    of deferred resizes, known to `algorithm`. `cpu_us_per_pod`: all processes but the load's. `by_plugin` and
+    `by_extension_point` count a plugin's own time, without that of plugins it asks; `by_part` is the rest.
+    """
+
+    workload: str
+    form: str
+    nodes: int
+    pods: int
+    init_pods: int
+    switches: tuple[str, ...]
+    pods_per_s: float
+    cpu_us_per_pod: float
+    p50_ms: float
+    p99_ms: float
+    rss_mib: dict[str, float]
+    unschedulable_attempts: int = 0
+    evicted: int = 0
+    resize_attempts: int = 0
+    by_plugin: dict[str, float] = field(default_factory=dict)
+    by_extension_point: dict[str, float] = field(default_factory=dict)
+    by_part: dict[str, float] = field(default_factory=dict)
+    cpu_us_per_pod_by_process: dict[str, float] = field(default_factory=dict)
+
+
+class Breakdown(TypedDict):
+    """Where the time goes, as `SchedulerBench` has it: microseconds a pod; the largest first."""
+
+    by_plugin: dict[str, float]
+    by_extension_point: dict[str, float]
+    by_part: dict[str, float]
+
+
+def breakdown_of(spent_s: Mapping[tuple[str, str], float], took_s: float, pods: int) -> Breakdown:
+    """Return the clocked seconds a pod. Keys: `(plugin, extension point)`, and `(part, "")` for all else."""
+    plugins: dict[str, float] = {}
+    points: dict[str, float] = {}
+    parts: dict[str, float] = {CYCLE: took_s - sum(spent_s.values())}
+    for (owner, point), seconds in spent_s.items():
+        if point:
+            plugins[owner] = plugins.get(owner, 0.0) + seconds
+            points[point] = points.get(point, 0.0) + seconds
+        else:
+            parts[owner] = parts.get(owner, 0.0) + seconds
+
+    def per_pod(seconds: dict[str, float]) -> dict[str, float]:
+        ranked = sorted(seconds.items(), key=lambda item: -item[1])
+        return {name: round(1e6 * spent / pods, 2) for name, spent in ranked}
+
+    return Breakdown(by_plugin=per_pod(plugins), by_extension_point=per_pod(points), by_part=per_pod(parts))
+
+
+def milliseconds(seconds: Sequence[float], q: float) -> float:
+    """Return a quantile of durations in milliseconds; 0 of none."""
+    return round(1000 * (quantile(list(seconds), q) or 0.0), 3)

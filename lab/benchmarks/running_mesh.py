@@ -1,0 +1,155 @@
+"""A mesh that is measured: it lives in a folder that goes away, and the kernel counts what its processes use."""
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from lab.scenarios.measures import quantile
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.wire import Api, WatchEvent, WatchRequest
+from services.runtime.supervisor import MeshOptions, Supervisor
+
+IN_FLIGHT: Final = 256
+LIMIT_S: Final = 300.0
+LOAD: Final = "load"
+"""How the process that makes the load is called among the others."""
+SAMPLER: Final = "OTEL_TRACES_SAMPLER"
+TICK: Final = os.sysconf("SC_CLK_TCK")
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+T = TypeVar("T")
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds a process has used; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process in MiB; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
+    except OSError:
+        return 0.0
+
+
+class Meter:
+    """CPU of processes since it was made, by name."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+        self._began_s = time.perf_counter()
+        self._before = {name: cpu_s(pid) for name, pid in pids.items()}
+
+    def shares(self) -> dict[str, float]:
+        """Return cores used since."""
+        took_s = time.perf_counter() - self._began_s
+        return {name: round(spent / took_s, 4) for name, spent in self.spent_s().items()}
+
+    def us_per(self, count: int) -> dict[str, float]:
+        """Return microseconds since, for each of so many."""
+        return {name: round(1e6 * spent / count, 1) for name, spent in self.spent_s().items()}
+
+    def spent_s(self) -> dict[str, float]:
+        """Return CPU seconds since."""
+        return {name: cpu_s(pid) - self._before[name] for name, pid in self._pids.items()}
+
+
+@dataclass
+class RunningMesh:
+    """`start_s`: how long its processes took to be ready."""
+
+    api: Api
+    supervisor: Supervisor
+    start_s: float
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes by name."""
+        return {process["name"]: process["pid"] for process in self.supervisor.status()["processes"]}
+
+    def rss_mib(self) -> dict[str, float]:
+        """Return the resident memory of each process."""
+        return {name: round(rss_mib(pid), 1) for name, pid in self.pids.items()}
+
+    def meter(self, *, with_load: bool = False) -> Meter:
+        """Begin to measure what the processes use, this one too if it makes the load."""
+        return Meter(self.pids | ({LOAD: os.getpid()} if with_load else {}))
+
+
+@asynccontextmanager
+async def running_mesh(*, is_traced: bool = False, **options: Any) -> AsyncIterator[RunningMesh]:
+    """Give a mesh with these `MeshOptions`; unless `is_traced` its processes sample no trace by themselves."""
+    was_set = is_traced or SAMPLER in os.environ
+    if not was_set:
+        os.environ[SAMPLER] = "parentbased_always_off"
+    try:
+        with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
+            begun = time.perf_counter()
+            supervisor = Supervisor(MeshOptions(data_dir=Path(folder), log_level="warning", **options))
+            await supervisor.start()
+            start_s = time.perf_counter() - begun
+            transport = supervisor.client_transport()
+            try:
+                yield RunningMesh(transport.api(), supervisor, start_s)
+            finally:
+                await transport.close()
+                await supervisor.stop()
+    finally:
+        if not was_set:
+            del os.environ[SAMPLER]
+
+
+def quiet_arguments() -> dict[str, list[str]]:
+    """Return flags for a mesh that is measured: no event files, no spans, containers that take no time."""
+    silent = ["--events-dir", "", "--spans-dir", ""]
+    kubelet = [*silent, "--latency", "all=constant:0", "--status-qps", "0", "--pod-events", "warnings"]
+    return {
+        "apiserver": silent,
+        "scheduler": silent,
+        "controllers": silent,
+        "claim-controller": silent,
+        "kubelet": kubelet,
+    }
+
+
+async def many(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int = IN_FLIGHT) -> None:
+    """Do it for each, so many at once."""
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await do(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(worker())
+
+
+async def follow_pods(api: Api, note: Callable[[WatchEvent, float], None], then: Callable[[], None]) -> None:
+    """Hand each change of a pod and its time to `note`, call `then` after each batch; resume when a stream ends."""
+    rv = ""
+    while True:
+        try:
+            async for batch in api.watch(WatchRequest(resource="pods", resource_version=rv)):
+                now = time.perf_counter()
+                for event in batch:
+                    rv = str(event.rv) if event.rv else rv
+                    note(event, now)
+                then()
+        except (ApiError, UnknownOutcome):
+            await asyncio.sleep(0.1)
+
+
+def rounded(values: Sequence[float], q: float, digits: int = 1) -> float:
+    """Return a quantile; 0 of none."""
+    return round(quantile(list(values), q) or 0.0, digits)

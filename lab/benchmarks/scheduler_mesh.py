@@ -1,0 +1,260 @@
+"""A workload played to a real API server and a real scheduler, each a process, over gRPC.
+
+As in upstream's scheduler_perf, nodes have no kubelets and there are no controllers: a bound pod stays so.
+This process makes the load and watches what becomes of it.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from lab.benchmarks.algorithm import Progress, TooSlow, where_the_time_goes
+from lab.benchmarks.mesh import PodState
+from lab.benchmarks.result import SchedulerBench, milliseconds
+from lab.benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
+from lab.benchmarks.workloads import documents, ops
+from lab.benchmarks.workloads.documents import NewObject
+from lab.benchmarks.workloads.ops import Size, Workload
+from services.api.errors import AlreadyExists, NotFound
+from services.api.meta import Document, Key
+from services.api.switches import Switches
+from services.api.wire import Api, Request, WatchEvent
+from services.client.client import request_of
+
+SETTLE_S: Final = 1.0
+"""Between the preparations and the measurement, so that what lags behind is not measured."""
+
+
+@dataclass
+class Load:
+    """Plays a workload's steps to an API server, and watches. `group` holds what goes on meanwhile."""
+
+    api: Api
+    size: Size
+    group: asyncio.TaskGroup
+    progress: Progress
+    _pods_by_namespace: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    created_s: dict[str, float] = field(default_factory=dict)
+    bound_s: dict[str, float] = field(default_factory=dict)
+    """When a watcher saw each pod bound, by name; names are unique in a workload."""
+
+    def __post_init__(self) -> None:
+        self._decode = msgspec.json.Decoder(PodState).decode
+        self.meanwhile = [self.group.create_task(follow_pods(self.api, self._note, self._changed.set))]
+
+    def _note(self, event: WatchEvent, now: float) -> None:
+        bound = self.bound_s
+        if event.type == "MODIFIED" and event.name not in bound and self._decode(event.body).spec.node_name:
+            bound[event.name] = now
+
+    async def do(self, step: int, op: Any) -> None:
+        """Do one step; return when its pods have nodes."""
+        match op:
+            case ops.CreateNodes():
+                await self._create_all("nodes", documents.nodes_of(op, self.size))
+                drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self.size)]
+                bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
+                await self._create_all("csinodes.storage.k8s.io", bodies)
+            case ops.CreateDevices():
+                await many(list(documents.devices_of(op, self.size)), self._create_of_dra)
+            case ops.CreateNamespaces():
+                for number in range(self.size.count(op.count)):
+                    await self._namespace(f"{op.prefix}-{number}", dict(op.labels))
+            case ops.CreateObject():
+                await self._namespace(op.namespace, {})
+                await self._create(op.plural, NewObject(op.namespace, "", msgspec.json.encode(op.document)))
+            case ops.CreatePods():
+                await self._pods(step, op)
+            case ops.DeferResizes():
+                await self._deferred(step, op)
+            case ops.Churn():
+                self.meanwhile.append(self.group.create_task(self._churn(op)))
+            case ops.DeletePods():
+                self.meanwhile.append(self.group.create_task(self._delete(op)))
+
+    async def prepare_priorities(self, workload: Workload) -> None:
+        """Have a priority class for each number that pods of the workload name."""
+        for value in documents.priorities_of(workload):
+            name = documents.PRIORITY_CLASS.format(value)
+            head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            document = {**head, "value": value}
+            await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
+
+    async def _pods(self, step: int, op: ops.CreatePods) -> None:
+        pods = list(documents.pods_of(op, step, self.size))
+        for namespace in dict.fromkeys(pod.namespace for pod in pods):
+            await self._namespace(namespace, {})
+        self._pods_by_namespace.setdefault(op.namespace, []).extend((pod.namespace, pod.name) for pod in pods)
+        if op.volume:
+            await self._volumes(op, pods)
+        claims = [("resourceclaims", each) for each in documents.claims_of(op, step, self.size)]
+        await many(claims, self._create_of_dra)
+        if op.is_measured:
+            await asyncio.sleep(SETTLE_S)
+        waiting = asyncio.create_task(self._wait(pods, "measuring" if op.is_measured else "preparing"))
+        try:
+            await self._create_all("pods", pods, op.per_s)
+            if op.may_wait:
+                waiting.cancel()
+            else:
+                await waiting
+        finally:
+            waiting.cancel()
+
+    async def _wait(self, pods: list[NewObject], what: str) -> None:
+        bound, names, done = self.bound_s, iter([pod.name for pod in pods]), 0
+        name = next(names, None)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while name is not None:
+                    if name in bound:
+                        name, done = next(names, None), done + 1
+                        continue
+                    self.progress(what, done, len(pods))
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TooSlow(f"{done} of {len(pods)} pods have a node after {LIMIT_S:g} s") from None
+        self.progress(what, done, len(pods))
+
+    async def _volumes(self, op: ops.CreatePods, pods: list[NewObject]) -> None:
+        made = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
+
+        async def create(pair: tuple[str, Document]) -> None:
+            plural, document = pair
+            meta = document["metadata"]
+            namespace, name = meta.get("namespace", ""), meta["name"]
+            await self._create(plural, NewObject(namespace, name, msgspec.json.encode(document)))
+            await self._patch_status(plural, namespace, name, {"status": document["status"]}, "merge")
+
+        await many(made, create)
+
+    async def _create_of_dra(self, pair: tuple[str, Document]) -> None:
+        plural, document = pair
+        meta = document["metadata"]
+        made = NewObject(meta.get("namespace", ""), meta["name"], msgspec.json.encode(document))
+        await self._create(f"{plural}.resource.k8s.io", made)
+
+    async def _deferred(self, step: int, op: ops.DeferResizes) -> None:
+        await self._namespace(op.namespace, {})
+
+        async def create(pair: tuple[NewObject, Document]) -> None:
+            pod, status = pair
+            await self._create("pods", pod)
+            await self._patch_status("pods", pod.namespace, pod.name, status, "strategic")
+
+        await many(documents.deferred_of(op, step, self.size), create)
+
+    async def _create_all(self, plural: str, objects: Iterable[NewObject], per_s: float = 0.0) -> None:
+        began, numbers = time.perf_counter(), itertools.count()
+
+        async def create(each: NewObject) -> None:
+            if per_s:
+                await asyncio.sleep(max(0.0, began + next(numbers) / per_s - time.perf_counter()))
+            self.created_s[each.name] = time.perf_counter()
+            await self._create(plural, each)
+
+        await many(objects, create)
+
+    async def _create(self, plural: str, each: NewObject) -> None:
+        request = Request(verb="create", resource=plural, namespace=each.namespace, body=each.body)
+        (await self.api.call(request)).unwrap()
+
+    async def _patch_status(self, plural: str, namespace: str, name: str, patch: Document, patch_type: str) -> None:
+        key, body = Key(namespace, name), msgspec.json.encode(patch)
+        request = request_of("patch", plural, key, body, subresource="status", patch_type=patch_type)
+        (await self.api.call(request)).unwrap()
+
+    async def _namespace(self, name: str, labels: dict[str, str]) -> None:
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        try:
+            await self._create("namespaces", NewObject("", name, msgspec.json.encode(document)))
+        except AlreadyExists:
+            return
+
+    async def _churn(self, op: ops.Churn) -> None:
+        last: list[Request] = []
+        for number in itertools.count():
+            for request in last if op.recreate else ():
+                await self.api.call(request)
+            last.clear()
+            for plural, template in op.templates:
+                name = f"churn-{number}"
+                namespace = "" if plural == "nodes" else "default"
+                body = msgspec.json.encode(documents.as_sent(documents.with_name(template, name)))
+                await self._create(plural, NewObject(namespace, name, body))
+                last.append(Request(verb="delete", resource=plural, namespace=namespace, name=name))
+            await asyncio.sleep(op.interval_s)
+
+    async def _delete(self, op: ops.DeletePods) -> None:
+        began = time.perf_counter()
+        for number, (namespace, name) in enumerate(list(self._pods_by_namespace[op.of])):
+            await asyncio.sleep(max(0.0, began + number / op.per_s - time.perf_counter()))
+            answer = await self.api.call(Request(verb="delete", resource="pods", namespace=namespace, name=name))
+            try:
+                answer.unwrap()
+            except NotFound:
+                continue
+
+
+async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
+    without = frozenset(("controllers", "claim-controller"))
+    async with running_mesh(
+        engine="memory", switches=assignments, without=without, arguments=quiet_arguments()
+    ) as mesh:
+        async with asyncio.TaskGroup() as group:
+            load = Load(mesh.api, size, group, progress)
+            await load.prepare_priorities(workload)
+            meter: Meter | None = None
+            for step, op in enumerate(workload.ops):
+                if isinstance(op, ops.CreatePods) and op.is_measured:
+                    meter = mesh.meter(with_load=True)
+                    measured = [pod.name for pod in documents.pods_of(op, step, size)]
+                await load.do(step, op)
+            assert meter is not None, f"{workload.name} measures nothing"
+            used = meter.spent_s()
+            for task in load.meanwhile:
+                task.cancel()
+        created, bound = load.created_s, load.bound_s
+        took_s = max(bound[name] for name in measured) - min(created[name] for name in measured)
+        waits = [bound[name] - created[name] for name in measured]
+        us_per_pod = {name: 1e6 * spent / size.pods for name, spent in used.items()}
+        return SchedulerBench(
+            workload=workload.name,
+            form="mesh",
+            nodes=size.nodes,
+            pods=size.pods,
+            init_pods=size.init_pods,
+            switches=assignments,
+            pods_per_s=round(size.pods / took_s, 1),
+            cpu_us_per_pod=round(sum(spent for name, spent in us_per_pod.items() if name != LOAD), 1),
+            p50_ms=milliseconds(waits, 0.5),
+            p99_ms=milliseconds(waits, 0.99),
+            rss_mib=mesh.rss_mib(),
+            cpu_us_per_pod_by_process={name: round(spent, 1) for name, spent in us_per_pod.items()},
+        )
+
+
+def bench_scheduler_mesh(
+    workload: Workload,
+    size: Size,
+    *,
+    assignments: tuple[str, ...] = (),
+    progress: Progress = lambda what, done, total: None,
+) -> SchedulerBench:
+    """Start API server and scheduler, play the workload, and return its figures.
+
+    Where the time goes by plugin is taken from a short play of the same size to the core alone.
+    Raises: TooSlow.
+    """
+    try:
+        result = asyncio.run(_play(assignments, workload, size, progress))
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return replace(result, **where_the_time_goes(workload, size, Switches.parse(assignments), progress))

@@ -1,0 +1,101 @@
+"""What operations are performed on: a mesh of processes, or the scheduler's core alone.
+
+Both perform the same operations; the waiting is the cluster's, so that the core can skip time in which nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from lab.benchmarks.scheduler_perf.pods import Pods
+from services.api.meta import Document, Key, Resource
+from services.api.resources import resource_of_kind, resources
+from services.api.seams import Random
+
+MB_OF_MIB: Final = 2**20 / 1e6
+PRIORITY_CLASS = "perf-{}"
+FOREGROUND_LIMIT_S = 600.0
+"""How long pods are waited for (upstream's 10 minutes)."""
+
+
+class Unsupported(Exception):
+    """A form cannot perform the operation; the message says why."""
+
+
+class Failed(Exception):
+    """An operation did not get there."""
+
+
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first exception of a group that is no group itself."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, ExceptionGroup) else error
+
+
+class Kind(Protocol):
+    """A kind of objects as this cluster knows it."""
+
+    @property
+    def name(self) -> str:
+        """`pods`, `replicasets.apps`."""
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether its objects lie in namespaces."""
+
+
+class Cluster(Protocol):
+    """See the module."""
+
+    form: str
+    pods: Pods
+    random: Random
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+
+    async def create(self, document: Document, namespace: str, *, is_strict: bool = False) -> str:
+        """Create an object and return its name. Raises: Failed, Unsupported."""
+
+    async def create_all(
+        self, count: int, document: Callable[[int], Document], namespace: Callable[[int], str]
+    ) -> list[str]:
+        """Create many objects at once; the first is checked strictly. Returns their names."""
+
+    async def update(self, document: Document, namespace: str, subresource: str) -> None:
+        """Replace an object or a subresource. Raises: Failed, Unsupported."""
+
+    async def patch_status(self, kind: str, key: Key, status: Document) -> None:
+        """Set fields of an object's status."""
+
+    async def delete(self, kind: str, key: Key, grace_s: int | None = None) -> bool:
+        """Delete an object; return whether it was there."""
+
+    async def documents(self, kind: str, namespace: str = "") -> Sequence[Document]:
+        """Return the objects of a kind."""
+
+    async def wait(self, is_done: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until that is so; return whether it came to be within the limit."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    def every(self, interval_s: float, do: Callable[[], Awaitable[bool]]) -> None:
+        """From now on do something in every interval, until it returns False or the workload ends."""
+
+    async def metrics(self) -> str:
+        """Return the scheduler's metrics as Prometheus reads them."""
+
+    def memory_mb(self) -> float:
+        """Return the scheduler's resident memory."""
+
+
+def kind_of(document: Mapping[str, Any]) -> Resource | None:
+    """Return the built-in kind of a document, whatever the version; None for what is none."""
+    version, kind = str(document.get("apiVersion") or ""), str(document.get("kind") or "")
+    found = resource_of_kind(version, kind)
+    if found is not None:
+        return found
+    group = version.rpartition("/")[0]
+    return next((each for each in resources().values() if (each.group, each.kind) == (group, kind)), None)

@@ -1,0 +1,90 @@
+"""What mutual TLS costs: CPU of a call and of a connection, over plain gRPC and in the profile `strict`."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, fields
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from lab.benchmarks.running_mesh import LOAD, RunningMesh, many, quiet_arguments, running_mesh
+from services.api.wire import Api, Request
+
+CALLS, CONNECTIONS, ALONE = 20_000, 300, 1_000
+IN_FLIGHT = 64
+PROFILES: tuple[Literal["tokens"], Literal["strict"]] = ("tokens", "strict")
+BODY_BYTES = 2_000
+"""Of the object that is read: about as large as a pod."""
+
+
+@dataclass(frozen=True)
+class SecurityBench:
+    """Figures of one profile. CPU in microseconds, of the API server and of the client; `alone_ms`: the median time of
+    a call with no other beside it; `connection`: made anew, with one call over it."""
+
+    security: str
+    call_server_us: float
+    call_client_us: float
+    alone_ms: float
+    connection_server_us: float
+    connection_client_us: float
+    connection_ms: float
+
+
+async def bench_security(security: str) -> SecurityBench:
+    """Return the figures of a profile: `tokens` or `strict`."""
+    async with running_mesh(nodes=0, engine="memory", security=security, arguments=quiet_arguments()) as mesh:
+        await _make(mesh.api)
+        await many(range(2_000), lambda _: _read(mesh.api), IN_FLIGHT)
+        meter = mesh.meter(with_load=True)
+        await many(range(CALLS), lambda _: _read(mesh.api), IN_FLIGHT)
+        call = meter.spent_s()
+        alone_ms = [await _timed_ms(_read(mesh.api)) for _ in range(ALONE)]
+        meter = mesh.meter(with_load=True)
+        connection_ms = [await _timed_ms(_connected(mesh)) for _ in range(CONNECTIONS)]
+        connection = meter.spent_s()
+    return SecurityBench(
+        security,
+        round(1e6 * call["apiserver"] / CALLS, 1),
+        round(1e6 * call[LOAD] / CALLS, 1),
+        round(median(alone_ms), 2),
+        round(1e6 * connection["apiserver"] / CONNECTIONS),
+        round(1e6 * connection[LOAD] / CONNECTIONS),
+        round(median(connection_ms), 2),
+    )
+
+
+def bench_profiles(rounds: int) -> list[SecurityBench]:
+    """Return the medians of both profiles, which are measured in turn. Raises: TimeoutError."""
+    found = [[asyncio.run(bench_security(each)) for each in PROFILES] for _ in range(rounds)]
+    names = [field.name for field in fields(SecurityBench) if field.name != "security"]
+    results: list[SecurityBench] = []
+    for profile, of_one in zip(PROFILES, zip(*found, strict=True), strict=True):
+        medians = {name: round(median(getattr(each, name) for each in of_one), 2) for name in names}
+        results.append(SecurityBench(profile, **medians))
+    return results
+
+
+async def _make(api: Api) -> None:
+    body = msgspec.json.encode({"metadata": {"name": "read"}, "data": {"text": "x" * BODY_BYTES}})
+    (await api.call(Request(verb="create", resource="configmaps", namespace="default", body=body))).unwrap()
+
+
+async def _read(api: Api) -> None:
+    (await api.call(Request(verb="get", resource="configmaps", namespace="default", name="read"))).unwrap()
+
+
+async def _connected(mesh: RunningMesh) -> None:
+    transport = mesh.supervisor.client_transport()
+    try:
+        await _read(transport.api())
+    finally:
+        await transport.close()
+
+
+async def _timed_ms(work: Awaitable[None]) -> float:
+    begun = time.perf_counter()
+    await work
+    return 1e3 * (time.perf_counter() - begun)

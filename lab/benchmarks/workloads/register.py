@@ -1,0 +1,29 @@
+"""Every workload by its name."""
+
+import difflib
+from typing import Final
+
+from lab.benchmarks.workloads import affinity, basic, devices, preemption, resizes, spreading, volumes
+from lab.benchmarks.workloads.ops import Workload
+
+WORKLOADS: Final[dict[str, Workload]] = {
+    each.name: each
+    for module in (basic, affinity, spreading, preemption, volumes, devices, resizes)
+    for each in module.WORKLOADS
+}
+NEAR_MAX: Final = 3
+
+
+class UnknownWorkload(ValueError):
+    """There is no workload of that name; the message names some that are near."""
+
+
+def workload(name: str) -> Workload:
+    """Return the workload of that name; capitals do not matter. Raises: UnknownWorkload."""
+    found = {known.lower(): each for known, each in WORKLOADS.items()}
+    if name.lower() in found:
+        return found[name.lower()]
+    near = [found[each].name for each in difflib.get_close_matches(name.lower(), found, n=NEAR_MAX, cutoff=0.5)]
+    near = near or [known for known in WORKLOADS if name.lower() in known.lower()][:NEAR_MAX]
+    hint = f"did you mean {', '.join(near)}?" if near else "`keplab bench scheduler --list` names them all"
+    raise UnknownWorkload(f"no workload is called {name!r}; {hint}")

@@ -1,0 +1,84 @@
+"""The commands of `keplab`: name, section, module and the one line that `keplab --help` shows for each.
+
+`keplab --help` is this table, so that it imports no command. A new command is a module of `lab/cli/commands/` that
+offers `COMMAND`, and a row here; the first line of its docstring is the row's.
+"""
+
+from dataclasses import dataclass
+
+PACKAGE = "lab.cli.commands"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command: how it is called, what it does in one line without a period, and where it is."""
+
+    name: str
+    line: str
+    module: str = ""
+    """Its module, for a command that lives outside `lab.cli.commands`, or there under another name."""
+
+    @property
+    def path(self) -> str:
+        """Return the module to import."""
+        return self.module or f"{PACKAGE}.{self.name.replace('-', '_')}"
+
+
+SECTIONS: dict[str, tuple[Row, ...]] = {
+    "Run a mesh": (
+        Row("up", "Start a mesh of processes on this machine"),
+        Row("status", "Show the processes of the mesh and where to reach it"),
+        Row("ui", "Show a mesh as it runs, in a browser"),
+        Row("down", "Stop the mesh; what is stored stays"),
+        Row("restart", "Restart processes of the mesh"),
+        Row("rotate", "Renew the certificates of the mesh now"),
+        Row("store", "Look at the store of a mesh that does not run"),
+        Row("snapshot", "Save the state of the mesh, and restore it"),
+        Row("component", "Become one component of a mesh, as in a container"),
+        Row("device-plugin", "Be an emulated device plugin, or command one that runs"),
+        Row("dra-driver", "Be an emulated DRA driver, or command one that runs"),
+    ),
+    "Run scenarios": (
+        Row("scenarios", "List the scenarios below a folder"),
+        Row("run", "Run scenarios and judge expectations and invariants"),
+        Row("compare", "Run a scenario in several arms and show what differs"),
+        Row("chaos", "Run a scenario while components are killed and links break"),
+        Row("explore", "Run a scenario in other orders of the same messages"),
+        Row("fork", "Simulate from the state of a mesh"),
+        Row("switches", "List the switches: every choice between designs"),
+        Row("measures", "List the measures of a run, and which direction is better"),
+        Row("verbs", "List what a line of a scenario may say"),
+    ),
+    "Ask why": (
+        Row("explain", "Say why a pod is where it is, or nowhere"),
+        Row("trace", "Print the life of a pod from create to Running"),
+    ),
+    "Look back": (
+        Row("get", "Show objects of the mesh as they are or were"),
+        Row("history", "List the changes of an object: who wrote what, and when"),
+        Row("diff", "Compare two versions of the mesh, or two runs"),
+        Row("runs", "List the runs that were made"),
+        Row("report", "Write the page of a run or a comparison again"),
+        Row("logs", "Print the logs of the mesh's processes"),
+        Row("events", "Print the event log: what components did, line by line"),
+    ),
+    "Exchange with other tools": (
+        Row("import", "Load files of other tools, or a cluster, into the mesh", f"{PACKAGE}.import_objects"),
+        Row("sync", "Follow a real cluster: what changes there changes in the mesh"),
+        Row("export", "Write the objects of the mesh, or of a cluster, for other tools"),
+        Row("record", "Write what becomes of the mesh, or of a cluster, as it happens"),
+        Row("scale", "Have so many objects of a template in the mesh"),
+        Row("raw", "Read and write objects in the store, past admission"),
+        Row("replay", "Play a recording, in a mesh that runs or in virtual time"),
+        Row("trace-check", "Look for mistakes in a snapshot, recording or trace"),
+        Row("anonymise", "Write a snapshot, recording or trace without its names"),
+    ),
+    "Extend": (Row("new", "Make the skeleton of an experiment, plugin, controller or kind"),),
+    "Measure": (Row("bench", "Measure this machine's mesh and its parts"),),
+    "Set up": (
+        Row("doctor", "Check what keplab needs of this machine"),
+        Row("completion", "Print the script that completes commands in a shell"),
+    ),
+}
+
+COMMANDS: dict[str, Row] = {row.name: row for rows in SECTIONS.values() for row in rows}

@@ -1,0 +1,338 @@
+"""`keplab compare`: one scenario, several arms, the same seeds; what differs, how much, and in how many seeds."""
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from lab.cli import completing
+from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
+from lab.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
+from lab.cli.running_mesh import running_mesh, running_mesh_options
+from lab.cli.scenario_files import SCENARIO, called
+from lab.cli.sweep import RunsBar, sweep_options, workers_of
+from lab.experiments.arms import Arm, parse_arms
+from lab.experiments.asked import Asked
+from lab.experiments.comparison import comparison_of
+from lab.experiments.document import ArmRun, Comparison, Provenance, document_of
+from lab.experiments.execution import ArmJob, run_arm, run_arm_showing
+from lab.experiments.picture import picture as drawn
+from lab.experiments.record import Header, Record, RecordError
+from lab.experiments.views import csv_rows, markdown, text
+from lab.experiments.words import counted
+from lab.scenarios.processes.foreign_mesh import refusal
+from lab.scenarios.revision import revision
+from lab.scenarios.run import load_scenario, measures_of, plan_of
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.sweep import runs_of
+from lab.ui.result_page import comparison_page
+from services.api.switches import SwitchError, Switches
+
+
+@click.command(
+    "compare",
+    epilog="""\b
+Examples:
+  keplab compare experiments/runaway/runaway.txt \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
+  keplab compare experiments/first-life/a-pods-first-life.txt --arm a --arm b      (A/A: no difference)
+  keplab compare FILE --arm hard:scheduler.exclusion=hard --arm soft:scheduler.exclusion=soft --seeds 20 \\
+    --record runs/exclusion.jsonl -o markdown
+  keplab compare experiments/runaway/runaway.txt --containers keplab \\
+    --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind""",
+)
+@click.argument("file", type=SCENARIO)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    shell_complete=completing.arms,
+    required=True,
+    metavar="NAME:SWITCH=VALUE[,…]",
+    help="an alternative",
+)
+@click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
+@click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
+@click.option(
+    "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
+)
+@running_mesh_options
+@arms_set_option
+@click.option("--report", type=click.Path(path_type=Path), help="where the page goes; the JSON document beside it")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
+)
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="record all of each run there, as ARM-SEED.keprec",
+)
+@runs_option
+@sweep_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="how to print",
+)
+def COMMAND(  # noqa: N802
+    file: Path,
+    arms: tuple[str, ...],
+    assignments: tuple[str, ...],
+    report: Path | None,
+    picture: Path | None,
+    runs: str,
+    record: Path | None,
+    workers: int,
+    output: str,
+    **given: Any,
+) -> None:
+    """Run a scenario in several arms and show what differs.
+
+    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
+    what is there; with --record the same command goes on from there. The page is one file that opens without a server,
+    the JSON document beside it holds all of it. With --recording all of each run is in a file that `keplab diff`,
+    `get --at` and others read, and the page has the recordings of one seed. The exit code is 1 when a run broke an
+    invariant or did not come to its end. Against a mesh that runs already its components are restarted with each arm's
+    switches, where these differ, and have their own at the end."""
+    began = _Began.now()
+    wanted = _asked(file, arms, assignments, workers=workers, **given)
+    path = report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{wanted.scenario.name}.html"
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
+    jobs = wanted.jobs()
+    count = workers_of(workers or (1 if wanted.is_alone else 0), len(jobs))
+    with _opened(record, wanted.header()) as kept:
+        found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    if is_interrupted and not found:
+        raise KeyboardInterrupt
+    made = _compared(wanted, found, began, count, is_interrupted=is_interrupted, report=path)
+    _remark_recordings(jobs, found)
+    shown = {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    unwritten = _written({path.with_suffix(".json"): _json(made), **shown})
+    run = keep_comparison(runs, made, wanted.shared.assignments, file)
+    page = comparison_page(made)
+    unwritten = unwritten or _written({path: page.text})
+    _print(made, output, run, page.recorded)
+    if unwritten:
+        fail(unwritten)
+    if is_interrupted:
+        goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
+        click.echo(f"{len(found)} of {counted(len(jobs), 'run')}; {goes_on}", err=True)
+        raise KeyboardInterrupt
+    raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
+
+
+def _asked(
+    file: Path,
+    arms: Sequence[str],
+    assignments: Sequence[str],
+    *,
+    seeds: int,
+    seed: int,
+    processes: bool,
+    server: str,
+    containers: str,
+    recording: Path | None,
+    workers: int,
+) -> Asked:
+    """Return what the words of a command line mean; what cannot be run ends the command with one line."""
+    if (server or containers) and (processes or workers > 1):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+    if (server or containers) and recording is not None:
+        fail(
+            "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
+        )
+    with refusing(ScriptError, SwitchError):
+        shared = Switches.parse(assignments)
+        scenario, parsed = load_scenario(file), parse_arms(arms)
+    access = running_mesh(server, containers)
+    own = access.switches if access is not None else ()
+    with refusing(ScriptError, SwitchError):
+        of_arms = tuple(
+            Switches.parse([*own, *scenario.switches]).replace({**shared.chosen, **arm.switches}) for arm in parsed
+        )
+        plans = [plan_of(scenario, seed=seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
+    for arm, plan in zip(parsed, plans, strict=True):
+        if access is not None and (why := refusal(plan, access)):
+            fail(f"{scenario.path}: arm {arm.name}: {why}")
+    for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
+        remark(switches, f"arm {arm.name}")
+    if any(arm.switches for arm in parsed):
+        _remark_equal(parsed, of_arms)
+    return Asked(file, called(file), scenario, parsed, shared, of_arms, seeds, seed, processes, access, recording)
+
+
+def _remark_equal(arms: Sequence[Arm], of_arms: Sequence[Switches]) -> None:
+    """Say which arms have equal switches although what was typed differs: the scenario or a default says the same."""
+    for number, (arm, switches) in enumerate(zip(arms, of_arms, strict=True)):
+        for earlier, others in zip(arms[:number], of_arms, strict=False):
+            if arm.switches != earlier.switches and switches == others:
+                own = ", ".join({**earlier.switches, **arm.switches})
+                click.secho(
+                    f"keplab: arms {earlier.name} and {arm.name} have the same switches: what one sets "
+                    f"({own}), the other has from the scenario or by default",
+                    err=True,
+                    fg="yellow",
+                )
+
+
+class _Began(NamedTuple):
+    """When the command began, and how busy the machine was then."""
+
+    at: datetime
+    monotonic_s: float
+    load_1min: float | None
+
+    @classmethod
+    def now(cls) -> "_Began":
+        return cls(datetime.now(UTC), time.monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+
+
+def _compared(
+    wanted: Asked, found: Sequence[ArmRun], began: _Began, workers: int, *, is_interrupted: bool, report: Path
+) -> Comparison:
+    """Return the document of these runs."""
+    made_by = revision()
+    others = {name: digest for name, digest in wanted.inputs.items() if name != wanted.file.name}
+    return comparison_of(
+        [(arm.name, arm.assignments) for arm in wanted.arms],
+        found,
+        stated=tuple(each.measure for each in measures_of(wanted.scenario)),
+        planned=len(wanted.arms) * wanted.seeds,
+        mode=wanted.mode,
+        scenario=wanted.scenario.name,
+        title=wanted.scenario.title,
+        about=wanted.scenario.about,
+        switches=wanted.switch_rows(),
+        provenance=Provenance(
+            command=wanted.command(),
+            scenario_path=wanted.called,
+            scenario_sha256=wanted.inputs[wanted.file.name],
+            inputs=others,
+            revision=made_by.commit,
+            is_dirty=bool(made_by.changes),
+            version=made_by.version,
+            python=platform.python_version(),
+            platform=platform.platform(),
+            cpus=os.cpu_count() or 1,
+            workers=workers,
+            started=began.at.isoformat(timespec="seconds"),
+            wall_s=round(time.monotonic() - began.monotonic_s, 3),
+            load_1min=began.load_1min,
+            set=list(wanted.shared.assignments),
+            mesh=wanted.mesh,
+        ),
+        is_interrupted=is_interrupted,
+        report=str(report),
+        recordings=str(wanted.recording) if wanted.recording is not None else "",
+    )
+
+
+def _remark_recordings(jobs: Sequence[ArmJob], found: Sequence[ArmRun]) -> None:
+    """Say in a line each which runs are not recorded, or not to their end."""
+    made = {(run.arm, run.run.seed) for run in found}
+    for job in jobs:
+        if job.recording and (job.arm, job.seed) in made and not Path(job.recording).is_file():
+            what = "ends early: no space" if Path(job.recording).exists() else "is not there"
+            click.secho(f"keplab: the recording {job.recording} {what}", err=True, fg="yellow")
+
+
+@contextmanager
+def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+    """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
+    if record is None:
+        yield None
+        return
+    try:
+        kept = Record(record, header)
+    except RecordError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot write the record {record}: {error.strerror}")
+    try:
+        yield kept
+    finally:
+        kept.close()
+
+
+def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
+    """Return the runs, those of the record first, and whether Ctrl-C cut it short."""
+    known = kept.known if kept is not None else {}
+    found = [known[job.arm, job.seed] for job in jobs if (job.arm, job.seed) in known]
+    left = [job for job in jobs if (job.arm, job.seed) not in known]
+    with RunsBar(len(jobs), done=len(found), is_alone=is_alone) as bar:
+
+        def run_here(job: ArmJob) -> ArmRun:
+            return run_arm_showing(job, bar.following(f"{job.arm}, seed {job.seed}"))
+
+        try:
+            for made in runs_of(run_here if workers == 1 else run_arm, left, workers, in_order=False):
+                if made.is_mistake:
+                    fail(f"arm {made.arm}, seed {made.run.seed}: {made.run.error}")
+                found.append(made)
+                bar.advance(is_failed=bool(made.run.error or made.run.violations))
+                if kept is not None:
+                    kept.add(made)
+        except KeyboardInterrupt:
+            return found, True
+        except OSError as error:
+            fail(f"cannot write the record: {error.strerror}")
+    return found, False
+
+
+def _writable(path: Path, *pictures: Path) -> None:
+    """Find out before the runs whether what they show can be written."""
+    if path.suffix == ".json":
+        fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
+    for each in (path, path.with_suffix(".json"), *pictures):
+        try:
+            each.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not each.exists()
+            each.open("ab").close()
+            if is_new:
+                each.unlink()
+        except OSError as error:
+            fail(f"cannot write {each}: {error.strerror}")
+
+
+def _written(texts: Mapping[Path, str]) -> str:
+    """Write files; return why not, or nothing."""
+    for each, written in texts.items():
+        try:
+            each.write_text(written, encoding="utf-8")
+        except OSError as error:
+            return f"cannot write {each}: {error.strerror}"
+    return ""
+
+
+def _json(made: Comparison) -> str:
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
+
+
+def _print(made: Comparison, output: str, run: str, recorded: str) -> None:
+    match output:
+        case "json":
+            print_json(document_of(made))
+        case "markdown":
+            click.echo(markdown(made), nl=False)
+        case "csv":
+            click.echo(csv_rows(made), nl=False)
+        case _:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            click.echo(text(made, width), nl=False)
+            click.echo(f"report: {made.report}" + (f", run {run}" if run else ""))
+            if recorded:
+                click.echo(recorded)

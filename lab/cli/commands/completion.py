@@ -1,0 +1,39 @@
+"""`keplab completion`: what a shell needs to complete commands, options and their values."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from lab.cli import bash_completion
+from lab.cli.output import EXIT_OK
+
+VARIABLE = "_KEPLAB_COMPLETE"
+INSTALL = {
+    "bash": '# Add to ~/.bashrc:  eval "$(keplab completion bash)"',
+    "zsh": '# Add to ~/.zshrc, after compinit:  eval "$(keplab completion zsh)"',
+    "fish": "# Once:  keplab completion fish > ~/.config/fish/completions/keplab.fish",
+}
+EPILOG = """\
+\b
+Examples:
+  keplab completion bash
+  eval "$(keplab completion zsh)"
+  keplab completion fish > ~/.config/fish/completions/keplab.fish
+"""
+
+
+@click.command("completion", epilog=EPILOG)
+@click.argument("shell", type=click.Choice(list(INSTALL)))
+@click.pass_context
+def COMMAND(context: click.Context, shell: str) -> int:  # noqa: N802
+    """Print the script that completes commands in a shell.
+
+    Completed are commands, options, switches and their values, scenarios, kinds, and the processes of the mesh that
+    runs. The first line of the script says where to put it.
+    """
+    bash_completion.register()
+    made = get_completion_class(shell)
+    assert made is not None, shell
+    root = context.find_root()
+    click.echo(INSTALL[shell])
+    click.echo(made(root.command, {}, root.info_name or "keplab", VARIABLE).source())
+    return EXIT_OK

@@ -1,0 +1,163 @@
+"""`keplab dra-driver`: be a node's emulated DRA driver, or have the one that runs do something."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from kubelet.dra.calls import PLUGINS, REGISTRY
+from kubelet.dra.emulated.definition import NAME, DriverDefinition, parse_drivers, read_definition
+from kubelet.dra.emulated.driver import ACTS
+from kubelet.dra.emulated.files import fields_of, read_driver
+from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
+from lab.cli.output import EXIT_NOT_STARTED, data_option, fail, no_mesh
+from lab.scenarios.script.drivers import check_published
+from services.runtime.certificates import authority
+from services.runtime.components import driver_name
+from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED
+from services.runtime.credentials import Credentials, client_pair, driver_host, put_driver
+from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
+from services.runtime.process import run
+from services.runtime.unix_sockets import UnixSockets
+
+EPILOG = f"""\
+\b
+Examples:
+  keplab up --nodes 2 --device-sockets --detach
+  keplab dra-driver --node node-0 --driver gpu.example.com:4
+  keplab dra-driver --node node-0 --driver gpu.example.com:4:prepare=2:fail-prepare=0.1
+  keplab dra-driver --node node-0 --config gpus.yaml
+  keplab dra-driver --node node-0 --driver gpu.example.com taint gpu-0 broken:NoExecute
+  keplab dra-driver --node node-0 --driver gpu.example.com hang
+
+\b
+ACT is one of: {", ".join(sorted(ACTS))}.
+A taint is KEY[=VALUE]:EFFECT, after the devices.
+
+\b
+FILE is YAML or JSON with the fields name, devices (a number, or a list as in a ResourceSlice), sharedCounters, pools,
+slices, generation, prepare, unprepare, publishDelay, sliceDelay (seconds, or lognormal:0.3,0.5), failPrepare,
+failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead; for devices that pods wait for before they are bound
+(KEP-5007) bindingConditions, bindingFailureConditions, bindingDelay (seconds), failBinding (devices), taintsFailed.
+Instead of devices and pools it may have ResourceSlices, as `kubectl get resourceslices -o yaml` prints them.
+"""
+
+
+@click.command("dra-driver", epilog=EPILOG)
+@click.option("--node", required=True, help="the node whose devices it has")
+@click.option("--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="its name, and what it is in short")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="what it is, at length")
+@click.option("--instance", default="", help="name of one of several instances of a driver, while it is updated")
+@data_option
+@click.argument("act", required=False)
+@click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
+def COMMAND(**given: Any) -> int:  # noqa: N802
+    """Be an emulated DRA driver, or command one that runs.
+
+    Without ACT it runs until Ctrl-C; with ACT the one that runs does that. It registers with the kubelet of its node,
+    publishes ResourceSlices, and prepares claims over the kubelet's gRPC API (dra.v1). The node must take plugins:
+    `keplab up --device-sockets`, or drivers in its definition.
+    """
+    data: Path = given["data"].absolute()
+    _check(given)
+    folder = data / SOCKETS_FOLDER / given["node"]
+    if not folder.parent.is_dir():
+        no_mesh(given["data"], options="--device-sockets")
+    if not (folder / REGISTRY).is_dir():
+        fail(
+            f"node {given['node']} of the mesh on {given['data']} takes no DRA drivers: "
+            f"{folder / REGISTRY} is not there"
+        )
+    if given["act"]:
+        return _command(folder, given)
+    definition = _definition(given)
+    config = {
+        "name": driver_name(given["node"], definition.name) + (f"-{given['instance']}" if given["instance"] else ""),
+        "node": given["node"],
+        "sockets-dir": str(folder.parent),
+        "definition": msgspec.json.encode(definition).decode(),
+        "instance": given["instance"],
+        **_mesh(data, driver_name(given["node"], definition.name), definition.name, given),
+    }
+    config["data-dir"] = str(data / config["name"])
+    words = [word for name, value in config.items() for word in (f"--{name}", value)]
+    socket = folder / PLUGINS / definition.name
+    click.echo(f"{definition.name} of {given['node']}: sockets in {socket}; Ctrl-C ends it")
+    code = run("kubelet.dra.emulated", DriverConfig, build, [*words, "--health-port", "-1"], os.environ)
+    return EXIT_NOT_STARTED if code in (EXIT_CONFIG, EXIT_IO, EXIT_LOCKED) else code
+
+
+def _check(given: dict[str, Any]) -> None:
+    """End with one line when the options cannot be meant."""
+    for option, may_be_empty in (("node", False), ("instance", True)):
+        if not (NAME.fullmatch(given[option]) or (may_be_empty and not given[option])):
+            fail(f"--{option} {given[option]!r}: want lower-case letters, digits, `-` and `.`")
+    if given["text"] and given["config"] is not None:
+        fail(f"want --driver or --config, not both: {given['text']!r} and {given['config']}")
+
+
+def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[str, str]:
+    """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
+    state, made = read_state(data), Credentials(data / "credentials", "", {})
+    if state is None or not made.server.is_file():
+        no_mesh(given["data"], options="--device-sockets")
+    try:
+        token_file = put_driver(made, process, driver, given["node"])
+    except (OSError, ValueError) as error:
+        fail(f"DRA driver: {error}")
+    found = {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
+    return found | (_certificate(data, process) if state["security"] == "strict" else {})
+
+
+def _certificate(data: Path, process: str) -> dict[str, str]:
+    """Return how the driver proves that it belongs to a mesh in the profile `strict`."""
+    try:
+        signer = authority(data / "credentials")
+        pair = client_pair(signer, process, driver_host(process))
+    except (OSError, ValueError) as error:
+        fail(f"DRA driver: {error}")
+    return {
+        "security": "strict",
+        "client-certificate": str(pair.certificate),
+        "client-key": str(pair.key),
+        "certificate-authority": str(signer.path),
+    }
+
+
+def _definition(given: dict[str, Any]) -> DriverDefinition:
+    where = f"{given['config']}: " if given["config"] is not None else ""
+    try:
+        if given["config"] is not None:
+            found = read_driver(given["config"])
+        elif not given["text"]:
+            raise ValueError("want --driver NAME:DEVICES or --config FILE")
+        else:
+            short = parse_drivers(given["text"])
+            if len(short) != 1:
+                raise ValueError("want one driver")
+            found = read_definition(short[0])
+    except ValueError as error:
+        fail(f"DRA driver: {error}")
+    try:
+        check_published(found)
+    except ValueError as error:
+        fail(f"DRA driver: {where}{error}")
+    return found
+
+
+def _command(folder: Path, given: dict[str, Any]) -> int:
+    name = given["text"].partition(":")[0]
+    try:
+        if not name and given["config"] is not None:
+            name = str(fields_of(given["config"]).get("name", ""))
+        if not name:
+            raise ValueError("want --driver NAME of the driver that is to act")
+        parent, node = str(folder.parent), given["node"]
+        asyncio.run(command_driver(UnixSockets(), parent, node, name, given["act"], given["words"]))
+    except ValueError as error:
+        fail(str(error))
+    click.echo(f"{name} of {given['node']}: {' '.join((given['act'], *given['words']))}")
+    return 0

@@ -1,0 +1,84 @@
+"""`keplab get`: objects of a mesh, as they are or as they were at a version."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from lab.cli import completing
+from lab.cli.mesh_api import Refused, Wanted, split_target
+from lab.cli.output import EXIT_OK, fail, print_json, print_table
+from lab.cli.sources import objects_of, source_options
+from services.client.discovery import ServedKind
+
+EPILOG = """\
+\b
+Examples:
+  keplab get pods -A
+  keplab get pod/web-0 --at 1234 -o yaml      as it was at resource version 1234
+  keplab get nodes --at 1234
+  keplab get pods --recording unbind.keprec --at 1234      of a recorded run
+  keplab history pod/web-0                    the versions that there are of it
+
+\b
+The API server keeps the changes of the last 5 minutes, and at least the last 20,000; versions before them are answered
+with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=1234'.
+"""
+
+
+@click.command("get", epilog=EPILOG)
+@click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True, shell_complete=completing.kinds)
+@click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
+@click.option("-l", "--selector", default="", help="label selector")
+@click.option("--field-selector", default="", help="field selector")
+@click.option("--at", default="", metavar="RV", help="the resource version; without it, now")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@source_options
+def COMMAND(  # noqa: N802
+    target: tuple[str, ...],
+    namespace: str,
+    everywhere: bool,
+    selector: str,
+    field_selector: str,
+    at: str,
+    output: str,
+    data: Path,
+    recording: Path | None,
+) -> int:
+    """Show objects of the mesh as they are or were.
+
+    Of a recording they are shown as they were at the version, or at its end.
+    """
+    word, name = split_target(target)
+    if name and (everywhere or selector or field_selector):
+        fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")
+    api = objects_of(data, recording)
+    kind = api.kind_named(word)
+    place, is_table = "" if everywhere else namespace, output == "text"
+    try:
+        found = api.objects(Wanted(kind, place, name, is_table, at, selector, field_selector))
+    except Refused as error:
+        fail(str(error), 1)
+    if output == "json":
+        print_json(found)
+    elif output == "yaml":
+        click.echo(yaml.safe_dump(found, sort_keys=False), nl=False)
+    else:
+        _show(found, kind, at, with_namespace=everywhere and kind.is_namespaced)
+    return EXIT_OK
+
+
+def _show(table: dict[str, Any], kind: ServedKind, at: str, *, with_namespace: bool) -> None:
+    shown = [i for i, column in enumerate(table["columnDefinitions"]) if not column.get("priority")]
+    columns = [table["columnDefinitions"][i]["name"].upper() for i in shown]
+    rows = [[row["cells"][i] for i in shown] for row in table.get("rows") or ()]
+    if with_namespace:
+        columns = ["NAMESPACE", *columns]
+        spaces = [row["object"]["metadata"].get("namespace", "") for row in table.get("rows") or ()]
+        rows = [[space, *cells] for space, cells in zip(spaces, rows, strict=True)]
+    if rows:
+        print_table(columns, rows)
+    else:
+        click.echo(f"no {kind.title} found" + (f" at version {at}" if at else ""))

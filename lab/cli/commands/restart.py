@@ -1,0 +1,51 @@
+"""`keplab restart`: one process again, now."""
+
+from pathlib import Path
+
+import click
+
+from lab.cli import completing
+from lab.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, data_option, fail, no_mesh, output_option, print_json
+from services.runtime.control import NoAnswer, ask
+from services.runtime.mesh_directory import holder
+
+ANSWER_MAX_S = 600.0
+
+EPILOG = """\
+\b
+Examples:
+  keplab restart scheduler
+  keplab restart kubelet/h0 kubelet/h1
+  keplab restart --all --data /tmp/mesh
+"""
+
+
+@click.command("restart", epilog=EPILOG)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.processes)
+@click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
+@data_option
+@output_option
+def COMMAND(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> int:  # noqa: N802
+    """Restart processes of the mesh.
+
+    The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12
+    s). One that is in CrashLoopBackOff, or is not tried any more, is tried now, and what it did before is forgotten.
+    `keplab status` lists the names.
+    """
+    if bool(names) == is_all:
+        raise click.UsageError("want the names of processes, or --all")
+    if not holder(data):
+        no_mesh(data)
+    try:
+        answer = ask(data, {"verb": "restart", "names": list(names)}, ANSWER_MAX_S)
+    except NoAnswer as error:
+        fail(str(error), EXIT_FAILED)
+    restarted = list(answer.get("restarted", ()))
+    if output == "json":
+        print_json({"restarted": restarted, "error": answer.get("error", "")})
+    else:
+        for name in restarted:
+            click.echo(f"{name} restarted")
+    if "error" in answer:
+        fail(answer["error"], EXIT_USAGE if answer.get("is_usage") else EXIT_FAILED)
+    return EXIT_OK

@@ -1,0 +1,65 @@
+"""`keplab rotate`: new certificates for a mesh, which goes on."""
+
+from pathlib import Path
+
+import click
+
+from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
+from lab.experiments.words import counted
+from services.api.times import format_time
+from services.runtime.rotation import FOLDER, change_authority, held, renew, wait_until_used
+
+EPILOG = """\
+\b
+Examples:
+  keplab rotate
+  keplab rotate --authority
+  keplab rotate -o json | jq -r '.certificates[].expires'
+
+\b
+With --authority, in this order:
+  1  a new authority is made; both are trusted, and kubeconfigs have both
+  2  every certificate is made anew and signed by the new one
+  3  the old one is trusted no more
+Each step waits until every process of the mesh uses what the files hold. Clients with an older kubeconfig of this mesh
+need the new one after the third. A rotation that was interrupted is continued by the next.
+"""
+
+
+@click.command("rotate", epilog=EPILOG)
+@data_option
+@click.option("--authority", is_flag=True, help="also change the authority that signs them")
+@output_option
+def COMMAND(data: Path, authority: bool, output: str) -> int:  # noqa: N802
+    """Renew the certificates of the mesh now.
+
+    None of its processes is restarted. A running mesh renews them by itself before they expire (`keplab up
+    --certificate-life`).
+    """
+    if not (data / FOLDER / "ca.key").exists():
+        fail(f"no mesh has run on {data}; start one with `keplab up`", EXIT_FAILED)
+
+    def said(text: str) -> None:
+        if output != "json":
+            click.echo(text)
+
+    try:
+        if authority:
+            change_authority(data, said)
+        else:
+            renewed = renew(data, all_of_them=True)
+            used_by = wait_until_used(data)
+            said(
+                f"{counted(len(renewed), 'certificate is', 'certificates are')} renewed"
+                + (f"; {counted(used_by, 'process uses', 'processes use')} them" if used_by else "")
+            )
+        found = held(data)
+    except (OSError, ValueError) as error:
+        fail(f"{data / FOLDER}: {error}")
+    rows = [(each.name, each.subject, format_time(each.not_after.timestamp())) for each in found]
+    if output == "json":
+        print_json({"certificates": [dict(zip(("name", "subject", "expires"), row, strict=True)) for row in rows]})
+    else:
+        click.echo()
+        print_table(("NAME", "SUBJECT", "EXPIRES"), rows)
+    return EXIT_OK

@@ -1,0 +1,308 @@
+"""`keplab run`: run scenarios, simulated or as processes."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from lab.cli.live import PodsView
+from lab.cli.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    fail,
+    output_option,
+    print_json,
+    refusing,
+    remark,
+    set_option,
+)
+from lab.cli.recording import Recording, keep, recorder_in, runs_option
+from lab.cli.recording import recording as record_of_run
+from lab.cli.results import show_result
+from lab.cli.running_mesh import running_mesh, running_mesh_options
+from lab.cli.scenario_files import SCENARIO
+from lab.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
+from lab.experiments.words import counted
+from lab.explore.recorder import Recorder, Trial
+from lab.explore.replay import ReplayError, read_replay
+from lab.runs.record import Origin, RunRecord
+from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.recording import RunRecorder
+from lab.scenarios.result import RunResult
+from lab.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate
+from lab.scenarios.script.scenario import Scenario, ScriptError
+from lab.scenarios.sweep import Job, Outcome
+from lab.scenarios.timeline import status_of
+from services.api.switches import SwitchError, Switches, Value
+
+
+@click.command(
+    "run",
+    epilog="""\b
+Examples:
+  keplab run experiments/first-life/a-pods-first-life.txt
+  keplab run experiments/runaway/*.txt --seed 7
+  keplab run experiments --seeds 20 --record runs/scenarios.jsonl
+  keplab run experiments/crashes/killed-scheduler.txt --processes
+  keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
+  keplab run experiments/containers/broken-parts.txt --containers keplab
+  keplab run experiments/races/freed-capacity.txt --schedule race.json
+  keplab run experiments/runaway/runaway-unbind.txt --recording unbind.keprec""",
+)
+@click.argument("files", nargs=-1, required=True, type=SCENARIO)
+@click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
+@click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
+@set_option
+@click.option(
+    "--engine",
+    type=click.Choice(["memory", "sqlite", "etcd"]),
+    default="sqlite",
+    show_default=True,
+    help="the API server's store, as processes",
+)
+@click.option(
+    "--schedule",
+    type=click.Path(path_type=Path),
+    help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
+)
+@running_mesh_options
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
+@click.option("--recording", type=click.Path(path_type=Path), metavar="FILE.keprec", help="record all of one run")
+@click.option("--traced", is_flag=True, help="with --recording: spans as well, for `keplab trace` (simulated)")
+@runs_option
+@sweep_options
+@output_option
+def COMMAND(  # noqa: N802
+    files: tuple[Path, ...],
+    processes: bool,
+    seed: int,
+    seeds: int,
+    assignments: tuple[str, ...],
+    engine: str,
+    schedule: Path | None,
+    record: Path | None,
+    workers: int,
+    server: str,
+    containers: str,
+    recording: Path | None,
+    traced: bool,
+    runs: str,
+    output: str,
+) -> None:
+    """Run scenarios and judge expectations and invariants.
+
+    FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
+    the cores, and only those that failed are printed. Each run is recorded: `keplab runs` lists them, `keplab diff RUN
+    RUN` says where two of them decided differently. With --recording all of one run is in a file: every version of
+    every object, every event line and decision; `keplab get --recording FILE --at RV` and others read it. The exit code
+    is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    """
+    overrides = Switches.parse(assignments).chosen
+    given, files = files, tuple(_scenario_files(files))
+    is_sweep = seeds > 1 or record is not None or workers > 0
+    if is_sweep and (processes or schedule is not None):
+        fail("--seeds, --record and --workers are for the simulation, without --schedule")
+    if (server or containers) and (processes or is_sweep or schedule is not None):
+        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+    if recording is not None and (len(files) != 1 or is_sweep or server or containers):
+        fail("--recording is for one FILE and one seed, simulated or with --processes; of several: keplab compare")
+    if traced and (recording is None or processes):
+        fail("--traced is for a simulation with --recording; processes are traced anyway")
+    saved = Trial("", seed)
+    if schedule is not None:
+        saved = _scheduled(schedule, files, processes=processes)
+        overrides = Switches.parse(saved.switches).chosen | overrides
+    with refusing(ScriptError):
+        scenarios = [load_scenario(path) for path in files]
+    if is_sweep:
+        _sweep(given, scenarios, range(seed, seed + seeds), assignments, record, workers, runs, output)
+    documents, code = [], EXIT_OK
+    access = running_mesh(server, containers)
+    how = _How(processes, engine, overrides, (*saved.switches, *assignments), schedule, saved, access, traced)
+    for scenario in scenarios:
+        with (
+            record_of_run(runs, scenario, keeps_events=processes or schedule is not None) as made,
+            recorder_in(recording, scenario, saved.seed, how.command(scenario)) as recorder,
+        ):
+            result = _run(scenario, how, made, recorder, quiet=output == "json")
+            run_id = made.keep(result, how.assignments, how.command(scenario))
+        code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
+        document = result.document() | {"run": run_id}
+        if scenario.operations:
+            document["status"] = status = status_of(scenario.operations, result)
+            code = code if status["phase"] == "Succeeded" else max(code, EXIT_FAILED)
+        documents.append(document)
+        if output == "text":
+            show_result(result, scenario.title, run_id)
+            if scenario.operations:
+                _show_status(document["status"])
+    if output == "json":
+        print_json(documents)
+    raise SystemExit(code)
+
+
+def _show_status(status: dict[str, Any]) -> None:
+    """Print what KEP-140 wants to know, in the order in which it happened."""
+    click.echo(f"phase {status['phase']}" + (f": {status['message']}" if status.get("message") else ""))
+    for major, entries in status["scenarioResult"]["timeline"].items():
+        for entry in entries:
+            what = next(key for key in entry if key not in ("id", "step"))
+            body = entry[what]
+            about = body.get("pod") or _about(body.get("operation") or {})
+            node = f" on {body['nodeName']}" if body.get("nodeName") else ""
+            click.echo(f"  {major}.{entry['step']['minor']:<3} {what:<12} {about}{node}".rstrip())
+
+
+def _about(operation: dict[str, Any]) -> str:
+    made = operation.get("object") or {**(operation.get("typeMeta") or {}), "metadata": operation.get("objectMeta")}
+    metadata = made.get("metadata") or {}
+    return f"{made.get('kind') or ''} {metadata.get('name') or metadata.get('generateName') or ''}".strip()
+
+
+@dataclass(frozen=True)
+class _How:
+    """What the command line says of each of its runs. `saved`: the schedule with its seed, empty without one. `access`:
+    to the mesh that runs already, None for one of the run's own."""
+
+    processes: bool
+    engine: str
+    overrides: dict[str, Value]
+    assignments: tuple[str, ...]
+    schedule: Path | None
+    saved: Trial
+    access: Access | None
+    is_traced: bool = False
+
+    def command(self, scenario: Scenario) -> str:
+        """Return what repeats the run."""
+        if self.schedule is not None:
+            return f"keplab run {shlex.quote(scenario.path)} --schedule {shlex.quote(str(self.schedule))}"
+        as_processes = f" --processes --engine {self.engine}" if self.processes else ""
+        if self.access is not None:
+            as_processes = f" {self.access.option}"
+        return Job(scenario.path, self.assignments, self.saved.seed).command + as_processes
+
+
+def _run(scenario: Scenario, how: _How, made: Recording, recorder: RunRecorder | None, *, quiet: bool) -> RunResult:
+    seed, overrides = how.saved.seed, how.overrides
+    with PodsView(scenario.name, quiet=quiet) as view, refusing(ScriptError, SwitchError):
+        if not scenario.has_skew:  # else a component of the scenario may have the other switch
+            remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
+        if how.access is not None:
+            return run_against(scenario, how.access, seed=seed, overrides=overrides, progress=view.progress)
+        if how.processes:
+            return run_as_processes(
+                scenario,
+                seed=seed,
+                overrides=overrides,
+                progress=view.progress,
+                engine=how.engine,
+                on_line=made.on_line,
+                recorder=recorder,
+            )
+        return simulate(
+            scenario,
+            seed=seed,
+            overrides=overrides,
+            progress=view.progress,
+            traffic=Recorder(how.saved.schedule).carry if how.saved.schedule else None,
+            on_line=made.on_line,
+            beforehand=made.beforehand,
+            traced=how.is_traced,
+            recorder=recorder,
+        )
+
+
+def _scenario_files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        below = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+        if not below:
+            fail(f"there is no scenario below {path}; they are files that end in .txt")
+        found += below
+    return found
+
+
+def _sweep(
+    given: tuple[Path, ...],
+    scenarios: Sequence[Scenario],
+    seeds: range,
+    assignments: tuple[str, ...],
+    record: Path | None,
+    workers: int,
+    runs: str,
+    output: str,
+) -> NoReturn:
+    """Run every scenario with every seed, seed by seed, so that a sweep cut short has seen all scenarios."""
+    jobs = [Job(scenario.path, assignments, number) for number in seeds for scenario in scenarios]
+    outcomes, is_interrupted = sweep(jobs, record, workers, run_job, what="runs", quiet=output == "json")
+    failed = failures(outcomes)
+    if outcomes:
+        keep(runs, partial(_sweep_record, given, scenarios, seeds, assignments, outcomes), Path(scenarios[0].path))
+    if output == "json":
+        print_json([_element(outcome) for outcome in outcomes])
+    else:
+        show(outcomes, "runs")
+    if is_interrupted:
+        raise KeyboardInterrupt
+    raise SystemExit(EXIT_FAILED if failed else EXIT_OK)
+
+
+def _sweep_record(
+    given: tuple[Path, ...],
+    scenarios: Sequence[Scenario],
+    seeds: range,
+    assignments: tuple[str, ...],
+    outcomes: Sequence[Outcome],
+    origin: Origin,
+) -> RunRecord:
+    """Return the record of a sweep: in sum, and what repeats the first runs that failed."""
+    failed = failures(outcomes)
+    files = " ".join(shlex.quote(str(path)) for path in given)
+    is_one = len(scenarios) == 1
+    return RunRecord(
+        "",
+        "sweep",
+        scenarios[0].name if is_one else counted(len(scenarios), "scenario"),
+        "simulated",
+        not failed,
+        f"keplab run {files} --seed {seeds[0]} --seeds {len(seeds)}{Job('', assignments, 0).sets}",
+        origin,
+        seed=seeds[0],
+        assignments=list(assignments),
+        wall_s=round(sum(outcome.wall_s for outcome in outcomes), 3),
+        title=scenarios[0].title if is_one else "",
+        seeds=list(seeds),
+        result={"runs": len(outcomes), "passed": len(outcomes) - len(failed), "failed": failed[:SHOWN_MAX]},
+    )
+
+
+def _element(outcome: Outcome) -> dict[str, Any]:
+    """Return a run of a sweep as `-o json` prints it: as any run, but without measures, and with what repeats it."""
+    return {
+        "scenario": Path(outcome.scenario).stem,
+        "path": outcome.scenario,
+        "mode": "simulated",
+        "seed": outcome.seed,
+        "digest": outcome.digest,
+        "passed": not outcome.problem,
+        "error": outcome.problem,
+        "expectations": outcome.expectations,
+        "violations": outcome.violations,
+        "virtual_s": round(outcome.virtual_s, 6),
+        "wall_s": round(outcome.wall_s, 3),
+        "command": outcome.command,
+    }
+
+
+def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
+    """Return the saved schedule, which is one scenario's and needs virtual time."""
+    if processes or len(files) != 1:
+        fail("--schedule is for one FILE, simulated")
+    with refusing(ReplayError):
+        return read_replay(path)

@@ -1,0 +1,141 @@
+"""`keplab snapshot`: the mesh's own state in a file, exact, and back."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from lab.cli.groups import Group
+from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table, refusing
+from lab.experiments.words import counted
+
+EPILOG = """\
+\b
+Examples:
+  keplab snapshot save before
+  keplab down && keplab snapshot restore before && keplab up
+  keplab snapshot list
+  keplab fork --from .keplab/snapshots/before.keplab          simulate from it
+  keplab snapshot export before -o before.yaml                for kwokctl
+
+\b
+A snapshot holds every object with uid, version and managed fields, the counter, what the kubelets and their container
+runtimes keep, and the switches; the values of Secrets too, in a file that its owner alone may read. It holds no keys
+and no tokens. Restoring needs the same format of the store.
+"""
+
+
+@click.group("snapshot", cls=Group, epilog=EPILOG)
+def COMMAND() -> None:  # noqa: N802
+    """Save the state of the mesh, and restore it."""
+
+
+@COMMAND.command("save")
+@click.argument("name")
+@data_option
+@output_option
+def save_command(name: str, data: Path, output: str) -> int:
+    """Save the state of a mesh, up or down.
+
+    NAME is one below the data directory, or with a slash or .keplab at its end the path of a file.
+    """
+    from lab.cli.mesh_state import state_of
+    from lab.cli.snapshots import SnapshotError, place_of, save
+    from lab.scenarios.past import StateError
+
+    with refusing(SnapshotError, StateError):
+        path = place_of(data, name)
+        try:
+            about = save(data, path, lambda: state_of(data, 0))
+        except OSError as error:
+            fail(f"cannot write {path}: {error.strerror or error}", EXIT_FAILED)
+    if output == "json":
+        print_json({"file": str(path), **msgspec.to_builtins(about)})
+    else:
+        click.echo(f"version {about.resource_version} with {counted(about.objects, 'object')} is in {path}")
+    return EXIT_OK
+
+
+@COMMAND.command("restore")
+@click.argument("name")
+@data_option
+@output_option
+def restore_command(name: str, data: Path, output: str) -> int:
+    """Have the data directory hold what a snapshot has.
+
+    The mesh on it must be down; what it had is replaced. Versions go on above the saved one, and watches begin anew.
+    """
+    from lab.cli.snapshots import SnapshotError, place_of, restore
+
+    with refusing(SnapshotError):
+        path = place_of(data, name)
+        try:
+            about = restore(path, data)
+        except OSError as error:
+            fail(f"cannot restore {path}: {error.strerror or error}", EXIT_FAILED)
+    if output == "json":
+        print_json({"file": str(path), "data": str(data), **msgspec.to_builtins(about)})
+    else:
+        click.echo(f"{data} is at version {about.resource_version} again, with {counted(about.objects, 'object')}")
+        if about.engine != "sqlite":
+            click.echo(
+                f"  its store was {about.engine}'s; it goes on in SQLite's, which is below {data}; an etcd begins empty"
+            )
+        switches = "".join(f" --set {each}" for each in about.switches)
+        click.echo(f"  go on with   keplab up --data {data}{switches}")
+    return EXIT_OK
+
+
+@COMMAND.command("list")
+@data_option
+@output_option
+def list_command(data: Path, output: str) -> int:
+    """List the snapshots below the data directory."""
+    from lab.cli.snapshots import FOLDER, SUFFIX, SnapshotError, about_of
+
+    found = []
+    for path in sorted((data / FOLDER).glob(f"*{SUFFIX}")):
+        try:
+            about = about_of(path)
+            row = {"version": about.resource_version, "objects": about.objects, "taken": about.taken, "problem": ""}
+        except SnapshotError as error:
+            row = {"version": None, "objects": None, "taken": "", "problem": str(error)}
+        found.append({"name": path.name.removesuffix(SUFFIX), "file": str(path), **row})
+    if output == "json":
+        print_json({"snapshots": found})
+    elif not found:
+        click.echo(f"no snapshots in {data / FOLDER}")
+    else:
+        rows = [(each["name"], each["version"], each["objects"], each["taken"], each["problem"]) for each in found]
+        print_table(("NAME", "VERSION", "OBJECTS", "TAKEN", ""), rows)
+    return EXIT_OK
+
+
+@COMMAND.command("export")
+@click.argument("name")
+@click.option("--format", "format_name", default="kwok", show_default=True, help="the format to write")
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@click.option("--secrets", "has_secrets", is_flag=True, help="write the values of Secrets too")
+@data_option
+def export_command(name: str, format_name: str, path: Path, has_secrets: bool, data: Path) -> int:
+    """Write a snapshot for another tool.
+
+    The values of Secrets are left out unless --secrets is given; their names and keys are written. The file's owner
+    alone may read it.
+    """
+    from lab.cli.exchange.files import writing
+    from lab.cli.mesh_state import state_of
+    from lab.cli.snapshots import SnapshotError, about_of, place_of
+    from lab.exchange.recorder import without_values
+    from lab.exchange.stream import Refused
+    from lab.scenarios.past import StateError
+
+    with refusing(SnapshotError, StateError, Refused):
+        place = place_of(data, name)
+        about_of(place)
+        state = state_of(place, 0)
+        with writing(path, format_name, state.wall_s) as writer:
+            for each in state.objects:
+                writer.put(each.document if has_secrets else without_values(each.document))
+    click.echo(f"{counted(len(state.objects), 'object is', 'objects are')} in {path}")
+    return EXIT_OK

@@ -1,0 +1,187 @@
+"""`keplab sync`: the mesh follows a real cluster."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from lab.cli.exchange.files import mesh_client
+from lab.cli.output import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    data_option,
+    fail,
+    output_option,
+    print_json,
+    print_table,
+)
+from lab.exchange.cluster import Cluster, Expired
+from lab.exchange.edits import Edits, read_edits
+from lab.exchange.kubeconfig import read_access
+from lab.exchange.rules import PODS, Rules
+from lab.exchange.stream import Refused
+from lab.exchange.sync import KINDS, NEVER, OWNERS, Sync
+from services.api.errors import ApiError, BadRequest, UnknownOutcome
+from services.api.meta import Document, Resource, metadata_of
+from services.api.selectors import Selector, parse_field_selector
+from services.runtime.mesh_directory import read_state
+
+EPILOG = """\
+\b
+Examples:
+  keplab sync --kubeconfig ~/.kube/config                  until Ctrl-C
+  keplab sync --kubeconfig ~/.kube/config --dry-run        how many objects of each kind it would begin with
+  keplab sync --kubeconfig ~/.kube/config --namespaces shop --keep-owners
+  keplab sync --kubeconfig ~/.kube/config --rules edits.yaml --pods pending
+
+\b
+Of the cluster nothing but get, list and watch is asked. Objects are added, changed and deleted here as they are there;
+a pod that gets its node there is left to the scheduler here. Leases, Events and what Secrets hold are not copied.
+"""
+
+
+@click.command("sync", epilog=EPILOG)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    required=True,
+    help="the cluster that is followed",
+)
+@click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current one]")
+@click.option("--as", "as_user", default="", metavar="USER", help="ask as this user (impersonation)")
+@click.option("--kinds", default="", metavar="KIND,…", help="these kinds alone [the simulator's seven]")
+@click.option("--namespaces", default="", metavar="NAME,…", help="of namespaced objects those in these alone")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="objects with these labels alone")
+@click.option("--names", default="", metavar="SELECTOR", help="objects by a field selector: metadata.name!=web-1")
+@click.option(
+    "--pods",
+    type=click.Choice(["as-they-are", "pending"]),
+    default="as-they-are",
+    show_default=True,
+    help="pods that have a node at the beginning keep it, or are scheduled anew",
+)
+@click.option("--keep-owners", is_flag=True, help="copy Deployments, Jobs and the like too; their pods are made here")
+@click.option("--rules", "rules_file", type=click.Path(path_type=Path), metavar="FILE", help="edits: set, remove, drop")
+@click.option("--dry-run", is_flag=True, help="print how many objects there are, and copy nothing")
+@data_option
+@output_option
+def COMMAND(  # noqa: N802
+    kubeconfig: Path,
+    context: str,
+    as_user: str,
+    kinds: str,
+    namespaces: str,
+    selector: str,
+    names: str,
+    pods: str,
+    keep_owners: bool,
+    rules_file: Path | None,
+    dry_run: bool,
+    data: Path,
+    output: str,
+) -> int:
+    """Follow a real cluster: what changes there changes in the mesh.
+
+    What was copied is printed when it ends. The exit code is 1 when an object was refused here.
+    """
+    try:
+        edits = read_edits(rules_file) if rules_file is not None else Edits()
+        wanted = _Wanted(_words(namespaces), parse_field_selector(names) if names else None)
+        rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners)
+        access = read_access(kubeconfig, context)
+        running = read_state(data)
+        if running is not None and access.server.rstrip("/") == str(running.get("rest_url")).rstrip("/"):
+            raise ValueError(f"{kubeconfig}: {access.server} is the mesh on {data} itself: want another cluster")
+    except (ValueError, BadRequest) as error:
+        fail(getattr(error, "message", "") or str(error))
+
+    async def main() -> int:
+        async with Cluster(access, as_user=as_user) as cluster:
+            chosen = await _kinds(cluster, _words(kinds), keep_owners=keep_owners)
+            async with mesh_client(data) as client:
+                sync = Sync(
+                    cluster,
+                    client,
+                    rules,
+                    edits=edits,
+                    selector=selector,
+                    is_wanted=wanted,
+                    forgotten=Expired,
+                    notify=lambda line: click.echo(line, err=True),
+                )
+                if dry_run:
+                    return _counted(await sync.count(chosen), output)
+                return await _follow(sync, chosen, output)
+
+    try:
+        return asyncio.run(main())
+    except Refused as error:
+        fail(str(error), EXIT_FAILED)
+    except (ApiError, UnknownOutcome) as error:
+        fail(getattr(error, "message", "") or str(error), EXIT_FAILED)
+
+
+async def _follow(sync: Sync, kinds: Sequence[Resource], output: str) -> int:
+    """Follow until a signal, or until the cluster cannot be read."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    work, stop = asyncio.create_task(sync.run(kinds)), asyncio.create_task(stopping.wait())
+    await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if work.done():
+        work.result()
+    work.cancel()
+    with suppress(asyncio.CancelledError):
+        await work
+    found = sync.synced
+    counts = {"created": found.created, "updated": found.updated, "deleted": found.deleted}
+    if output == "json":
+        print_json({**counts, "left_out": dict(found.left_out.counts), "failures": found.failures})
+    else:
+        click.echo(", ".join(f"{count} {what}" for what, count in counts.items()))
+        for why, count in sorted(found.left_out.counts.items()):
+            click.echo(f"left out: {count} {why}")
+    return EXIT_FAILED if found.failures else EXIT_INTERRUPTED
+
+
+async def _kinds(cluster: Cluster, names: Sequence[str], *, keep_owners: bool) -> list[Resource]:
+    """Return the kinds to copy in their order. Raises: Refused."""
+    owners = [*KINDS[:-1], *OWNERS, PODS] if keep_owners else list(KINDS)
+    found = await cluster.kinds(names or owners)
+    order = {name: number for number, name in enumerate(owners)}
+    return sorted((each for each in found if each.name not in NEVER), key=lambda each: order.get(each.name, 3))
+
+
+def _counted(counts: dict[str, int], output: str) -> int:
+    if output == "json":
+        print_json({"objects": counts})
+    else:
+        print_table(("KIND", "OBJECTS"), [*counts.items(), ("in all", sum(counts.values()))], texts=1)
+    return EXIT_OK
+
+
+class _Wanted:
+    """Which objects are meant."""
+
+    def __init__(self, namespaces: Sequence[str], names: Selector | None) -> None:
+        self._namespaces, self._names = frozenset(namespaces), names
+
+    def __call__(self, document: Document) -> bool:
+        metadata = metadata_of(document)
+        place, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+        own = name if document.get("kind") == "Namespace" else place
+        if self._namespaces and own and own not in self._namespaces:
+            return False
+        fields = {"metadata.name": name, "metadata.namespace": place}
+        return self._names is None or self._names.matches(fields)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]

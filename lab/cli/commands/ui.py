@@ -1,0 +1,216 @@
+"""`keplab ui`: the live page of a mesh, and of recordings."""
+
+import asyncio
+import os
+import signal
+import webbrowser
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail
+from lab.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
+from lab.cli.scenario_files import FOLDER, shipped
+from lab.experiments.words import counted
+
+PRIORITY: Final = 10
+"""How much the page of a mesh gives way to the mesh's processes where CPUs are few: as niceness."""
+
+EPILOG = """\
+\b
+Examples:
+  keplab ui
+  keplab ui --allow-break --open
+  keplab ui --allow-write --port 7171
+  keplab ui --run runs/fail-1.keprec --run runs/unbind-1.keprec
+  keplab ui --page race.html runs/fail-1.keprec runs/unbind-1.keprec
+  keplab ui --page race.html runs/runaway.json runs/fail-1.keprec runs/unbind-1.keprec
+"""
+
+
+@click.command("ui", epilog=EPILOG)
+@data_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="port to listen on [any free]")
+@click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="further name it is called by")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="the text that opens the page, at least 32 characters [a new one each start]",
+)
+@click.option("--allow-write", is_flag=True, help="let the page change objects, in the administrator's name")
+@click.option("--allow-break", is_flag=True, help="let the page kill and stop processes, and break links")
+@click.option("--open", "is_opened", is_flag=True, help="open it in the browser")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="recording to show beside the mesh, or instead of one; a folder means all in it; may be repeated",
+)
+@click.option(
+    "--scenarios",
+    "tops",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="folder with scenarios that the page may run, beside experiments; may be repeated",
+)
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="where what it sees of the mesh is recorded; none: nowhere [ui.keprec in the mesh's directory]",
+)
+@click.option(
+    "--server", metavar="HOST:PORT", default="", envvar="KEPLAB_UI_SERVER", help="the mesh in containers there"
+)
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path),
+    default=Path("/credentials/ui"),
+    metavar="DIR",
+    help="with --server: the folder with token and certificates [/credentials/ui]",
+)
+@click.option(
+    "--events", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' event logs"
+)
+@click.option("--spans", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' spans")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT",
+    help="write the page, with recordings and a comparison's JSON document, into one file that needs no server",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(["everything", "decisions"]),
+    default="everything",
+    show_default=True,
+    help="with --page: decisions leaves objects out",
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option("--die-with-parent", is_flag=True, hidden=True)
+def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N802
+    """Show a mesh as it runs, in a browser.
+
+    The address that it prints opens the page, and nothing else does. It only reads, unless it is started with
+    --allow-write or --allow-break. With --run it shows recordings, and needs no mesh.
+    """
+    from lab.recordings.format import Unreadable
+    from lab.recordings.writer import NotRecordable
+    from lab.ui.access import NoMeshError
+    from lab.ui.run import LOOPBACK, Options, read_token, serve
+    from lab.ui.server import Settings
+    from services.runtime.config import MeshError
+    from services.runtime.real import die_with_parent
+
+    if given["page"] is not None:
+        return _write_page((*given["files"], *given["runs"]), given["page"], given["detail"])
+    if given["files"]:
+        raise click.UsageError(f"{given['files'][0]}: FILE is about --page; show a recording with --run FILE")
+    if given["detail"] != "everything":
+        raise click.UsageError(f"--detail {given['detail']} is about --page")
+    if given["die_with_parent"]:
+        die_with_parent(os.environ)
+    token_file: Path | None = given["token_file"]
+    if host not in LOOPBACK:
+        if token_file is None:
+            raise click.UsageError(f"--host {host}: whoever reaches it could open the page; it needs --token-file")
+        what = f"{host} is no loopback address: the page is served without TLS to whoever has the token"
+        click.secho(f"keplab: {what}", err=True, fg="yellow")
+    experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()
+    try:
+        token = read_token(token_file) if token_file is not None else ""
+    except ValueError as error:
+        fail(f"--token-file {error}")
+    try:
+        place = _place(data, given)
+    except MeshError as error:
+        if not given["runs"] or given["server"]:
+            hint = "; start one with `keplab up`, or show recordings with --run FILE.keprec"
+            fail(f"{error}{hint if isinstance(error, NoMeshError) else ''}", EXIT_FAILED)
+        click.secho(f"keplab: {error}: only the recordings are shown", err=True, fg="yellow")
+        place = None
+    recording = given["recording"] or data / "ui.keprec"
+    options = Options(
+        host,
+        port,
+        token,
+        tuple(given["hosts"]),
+        tuple(given["runs"]),
+        None if str(recording) == "none" or (given["server"] and not given["recording"]) else recording,
+        bool(given["recording"]),
+        (experiments, *given["tops"]),
+        Path(os.environ.get(RUNS_VARIABLE, RUNS_DEFAULT)) / "ui",
+    )
+    settings = Settings(version("keplab"), given["allow_write"], given["allow_break"])
+
+    def on_ready(url: str) -> None:
+        shown = url if not token else f"{url.partition('#')[0]}#t=… (the text of {token_file})"
+        click.echo(shown)
+        if given["is_opened"]:
+            webbrowser.open(url)
+
+    def on_completing(path: Path, versions: int) -> None:
+        what = f"completing {path} with {counted(versions, 'version')}"
+        click.secho(f"keplab: {what}; Ctrl-C again leaves it as it is", err=True, fg="yellow")
+
+    if place is not None:
+        os.nice(PRIORITY)
+    try:
+        number = asyncio.run(serve(options, settings, place, on_ready, on_completing))
+    except (Unreadable, NotRecordable) as error:
+        fail(str(error))
+    return EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
+
+
+def _write_page(paths: tuple[Path, ...], out: Path, detail: str) -> int:
+    """Write the page with these recordings, and perhaps a comparison, into one file; return the exit code."""
+    from lab.recordings.format import Unreadable
+    from lab.ui.page import write_page
+    from lab.ui.result_page import embedded, recordings_text, sorted_out
+
+    try:
+        made, recordings = sorted_out(paths)
+    except ValueError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot read {error.filename}: {error.strerror}")
+    try:
+        result = embedded(made, recordings_text(len(recordings))) if made is not None else None
+        written = write_page(recordings, out, detail, result)
+    except (Unreadable, ValueError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot write {out}: {error.strerror}")
+    parts = {**written.parts, "the page itself": written.size - sum(written.parts.values())}
+    largest_first = sorted(parts.items(), key=lambda part: -part[1])
+    words = ", ".join(f"{name} {_size(size)}" for name, size in largest_first if size)
+    click.echo(f"{written.path}: {_size(written.size)} ({words})")
+    if written.advice:
+        click.secho(f"keplab: {written.advice}", err=True, fg="yellow")
+    return EXIT_OK
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def _place(data: Path, given: dict[str, Any]) -> Any:
+    """Return where the mesh is. Raises: MeshError."""
+    from lab.ui.access import ContainerMesh, LocalMesh
+
+    if not given["server"]:
+        return LocalMesh(data, may_write=given["allow_write"])
+    return ContainerMesh.from_folder(
+        given["server"],
+        given["credentials"],
+        may_write=given["allow_write"],
+        events=given["events"],
+        spans=given["spans"],
+    )

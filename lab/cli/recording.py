@@ -1,0 +1,172 @@
+"""How commands keep records of what they ran: `--runs`, and a warning where there can be none."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from lab.cli.output import F, refusing
+from lab.recordings.writer import NotRecordable
+from lab.runs.folder import RunsFolder
+from lab.runs.origin import origin_of
+from lab.runs.record import Origin, RunRecord, record_of
+from lab.runs.recorder import Recorder, keep_document
+from lab.scenarios.decisions.scores import SimulatedMesh
+from lab.scenarios.recording import RunRecorder, run_recorder
+from lab.scenarios.result import RunResult
+from lab.scenarios.script.scenario import Scenario
+from services.telemetry.eventlog import Line
+
+if TYPE_CHECKING:
+    from lab.experiments.document import Comparison
+
+RUNS_DEFAULT = "runs"
+RUNS_VARIABLE = "KEPLAB_RUNS"
+NO_RUNS = "none"
+
+
+def runs_option(command: F) -> F:
+    """Give a command that runs something `--runs DIR`; the parameter is called `runs`."""
+    return _option("where the record of the run goes (`keplab runs`); none: keep no record")(command)
+
+
+def runs_folder_option(command: F) -> F:
+    """Give a command that reads records `--runs DIR`; the parameter is called `runs`."""
+    return _option("where the records of runs are")(command)
+
+
+def _option(what: str) -> Callable[[F], F]:
+    return click.option(
+        "--runs",
+        metavar="DIR",
+        default=RUNS_DEFAULT,
+        envvar=RUNS_VARIABLE,
+        show_envvar=True,
+        show_default=True,
+        help=what,
+    )
+
+
+class Recording:
+    """The record of one run that is made now; does nothing where there can be none."""
+
+    def __init__(self, recorder: Recorder | None, folder: str, scenario: Scenario) -> None:
+        self._recorder, self._folder, self._scenario = recorder, folder, scenario
+        self._origin = origin_of(Path(scenario.path)) if recorder is not None else None
+
+    @property
+    def on_line(self) -> Callable[[Line], None] | None:
+        """What is to be shown each line of the event log."""
+        return self._recorder.take if self._recorder is not None else None
+
+    @property
+    def beforehand(self) -> Callable[[SimulatedMesh], None] | None:
+        """What is to be given the mesh of a simulation."""
+        return self._recorder.look_into if self._recorder is not None else None
+
+    def keep(self, result: RunResult, assignments: Sequence[str], command: str) -> str:
+        """Keep the record; return its id, or nothing, after a warning."""
+        if self._recorder is None or self._origin is None:
+            return ""
+        from lab.experiments.bands import rows_of
+
+        recorder, self._recorder = self._recorder, None
+        recorder.finish()
+        made = record_of(
+            result,
+            title=self._scenario.title,
+            about=self._scenario.about,
+            assignments=assignments,
+            command=command,
+            origin=self._origin,
+            decisions=recorder.decision_count,
+            samples=rows_of(result.samples),
+        )
+        try:
+            return recorder.keep(made)
+        except OSError as error:
+            warn(self._folder, error)
+            return ""
+
+    def discard(self) -> None:
+        """Forget the run, unless it is kept."""
+        if self._recorder is not None:
+            self._recorder.discard()
+            self._recorder = None
+
+
+@contextmanager
+def recording(runs: str, scenario: Scenario, *, keeps_events: bool) -> Iterator[Recording]:
+    """Record a run of the scenario in that folder; what is not kept until the end is forgotten."""
+    recorder = None
+    if runs != NO_RUNS:
+        try:
+            recorder = Recorder(RunsFolder(Path(runs)), keeps_events=keeps_events)
+        except OSError as error:
+            warn(runs, error)
+    made = Recording(recorder, runs, scenario)
+    try:
+        yield made
+    finally:
+        made.discard()
+
+
+@contextmanager
+def recorder_in(path: Path | None, scenario: Scenario, seed: int, command: str) -> Iterator[RunRecorder | None]:
+    """Record all of a run in that file, if there is to be one; where the disk ends it early, a line says so."""
+    if path is None:
+        yield None
+        return
+    with refusing(NotRecordable), run_recorder(path, scenario, seed=seed, command=command) as recorder:
+        yield recorder
+    if recorder.failure:
+        click.secho(f"keplab: {recorder.failure}", err=True, fg="yellow")
+
+
+def keep(runs: str, record: Callable[[Origin], RunRecord], scenario: Path) -> str:
+    """Keep the record of a sweep; return its id, or nothing, after a warning."""
+    return _kept(runs, record, scenario, b"")
+
+
+def keep_comparison(runs: str, made: "Comparison", assignments: Sequence[str], scenario: Path) -> str:
+    """Keep the record of a comparison and its document; return its id, or nothing, after a warning. `assignments`: the
+    switches that all arms share; `scenario`: its file."""
+
+    def record(origin: Origin) -> RunRecord:
+        return RunRecord(
+            "",
+            "comparison",
+            made.scenario,
+            made.mode,
+            made.passed,
+            made.provenance.command,
+            origin,
+            seed=made.seeds[0] if made.seeds else 0,
+            assignments=list(assignments),
+            wall_s=made.provenance.wall_s,
+            title=made.title,
+            about=made.about,
+            arms={arm.name: arm.switches for arm in made.arms},
+            seeds=made.seeds,
+        )
+
+    return _kept(runs, record, scenario, msgspec.json.encode(made))
+
+
+def _kept(runs: str, record: Callable[[Origin], RunRecord], scenario: Path, document: bytes) -> str:
+    if runs == NO_RUNS:
+        return ""
+    try:
+        return keep_document(RunsFolder(Path(runs)), record(origin_of(scenario)), document)
+    except OSError as error:
+        warn(runs, error)
+        return ""
+
+
+def warn(runs: str, error: OSError) -> None:
+    """Say in one line that there is no record, and why."""
+    with suppress(OSError):
+        click.secho(f"keplab: no record of this run in {runs}: {error.strerror or error}", err=True, fg="yellow")

@@ -1,0 +1,63 @@
+"""Where commands look back: at a mesh, or at a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli.output import DATA_DIR_DEFAULT, F, fail
+from lab.recordings.format import META, Unreadable
+
+if TYPE_CHECKING:
+    from lab.cli.mesh_api import Objects
+    from lab.recordings.reader import Recording
+
+
+def source_options(command: F) -> F:
+    """Give a command `--data` and `--recording`; the parameters are called so."""
+    data = click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        default=Path(DATA_DIR_DEFAULT),
+        show_default=True,
+        help="directory of the mesh: state, logs, kubeconfig; or a recording",
+    )
+    return recording_option(data(command))
+
+
+def recording_option(command: F) -> F:
+    """Give a command `--recording`."""
+    help_text = "of a recording, as `keplab run --recording` makes it, instead of a mesh"
+    kind = click.Path(path_type=Path)
+    return click.option("--recording", type=kind, metavar="FILE.keprec", help=help_text)(command)
+
+
+def recording_of(data: Path, recording: Path | None) -> Path | None:
+    """Return the recording that is meant, None where a mesh is."""
+    if recording is not None:
+        return recording
+    return data if data.is_file() or (data / META).is_file() else None
+
+
+def objects_of(data: Path, recording: Path | None) -> Objects:
+    """Return what answers about objects. What cannot be read ends the command."""
+    path = recording_of(data, recording)
+    if path is None:
+        from lab.cli.mesh_api import MeshApi
+
+        return MeshApi(data)
+    from lab.cli.recorded_api import RecordedApi
+
+    return RecordedApi(opened(path))
+
+
+def opened(path: Path) -> Recording:
+    """Return the recording; one that cannot be read ends the command in one line."""
+    from lab.recordings.reader import Recording
+
+    try:
+        return Recording.open(path)
+    except Unreadable as error:
+        fail(str(error))

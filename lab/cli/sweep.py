@@ -1,0 +1,161 @@
+"""What `keplab run --seeds` and `keplab chaos` share: many runs with a progress bar, and what to print of them."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from lab.cli.live import progress_bar
+from lab.cli.output import F, print_table
+from lab.experiments.words import counted
+from lab.scenarios.observer import Observer
+from lab.scenarios.sweep import Job, Outcome, run_jobs
+
+SHOWN_MAX = 20
+"""So many failures are printed; a record and `-o json` have all."""
+
+
+def workers_option(command: F) -> F:
+    """Give a command `--workers`."""
+    count = click.IntRange(0, 64)
+    return click.option("--workers", type=count, default=0, help="processes; 0: as many as cores")(command)
+
+
+def sweep_options(command: F) -> F:
+    """Give a command `--record` and `--workers`."""
+    where = "remember what passed here, and go on from there"
+    return click.option("--record", type=click.Path(path_type=Path), help=where)(workers_option(command))
+
+
+FAILED = "{task.fields[failed]} failed"
+
+
+def sweep(
+    jobs: Sequence[Job], record: Path | None, workers: int, run: Callable[..., Outcome], *, what: str, quiet: bool
+) -> tuple[list[Outcome], bool]:
+    """Return the outcomes in the order of jobs, and whether Ctrl-C cut the sweep short."""
+    if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Outcome] = {}
+    is_interrupted = False
+    with progress_bar(what, FAILED, quiet=quiet) as progress:
+        task = progress.add_task("", total=len(jobs), failed=0)
+
+        def done(outcome: Outcome) -> None:
+            found[outcome.command] = outcome
+            progress.update(task, advance=1, failed=sum(bool(o.problem) for o in found.values()))
+
+        try:
+            run_jobs(jobs, record, done, workers=workers, run=run)
+        except KeyboardInterrupt:
+            is_interrupted = True
+    if is_interrupted:
+        on = "; the same command goes on from there" if record is not None else ""
+        click.echo(f"interrupted after {len(found)} of {len(jobs)} {what}{on}", err=True)
+    return [found[job.command] for job in jobs if job.command in found], is_interrupted
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return the runs that failed, each with the command that repeats it."""
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    return [{"scenario": o.scenario, "seed": o.seed, "problem": o.problem, "command": o.command} for o in failed]
+
+
+def show(outcomes: Sequence[Outcome], what: str) -> None:
+    """Print which runs failed and how to repeat each, and how many passed."""
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    if failed:
+        rows = [(o.scenario, o.seed, o.problem, o.command) for o in failed[:SHOWN_MAX]]
+        print_table(("SCENARIO", "SEED", "PROBLEM", "AGAIN"), rows)
+    if len(failed) > SHOWN_MAX:
+        click.echo(f"… {len(failed) - SHOWN_MAX} more failed")
+    virtual, wall = sum(o.virtual_s for o in outcomes), sum(o.wall_s for o in outcomes)
+    speed = f", {virtual / wall:.0f} simulated seconds a second" if wall else ""
+    faults = sum(o.fault_count for o in outcomes)
+    with_faults = f", {counted(faults, 'fault')}" if faults else ""
+    click.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} {what} passed{with_faults}{speed}")
+
+
+def workers_of(workers: int, runs: int) -> int:
+    """Return how many workers there will be: those asked for (0: as many as cores), and none without a run."""
+    return max(1, min(workers or os.cpu_count() or 1, runs))
+
+
+class RunsBar:
+    """Runs done, those that failed, the time left: a bar where standard error is a terminal, else a line now and then.
+
+    It writes to standard error, so that what is printed can be piped. `is_alone`: nothing but a document is printed, so
+    a pipe gets no lines either."""
+
+    LINE_EVERY_S = 10.0
+
+    def __init__(self, total: int, *, done: int = 0, is_alone: bool = True) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._total, self._done, self._known, self._failed = total, done, done, 0
+        self._has_lines = is_alone and not self._console.is_terminal
+        self._began_s = self._printed_s = time.perf_counter()
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+        self._bar = Progress(
+            TextColumn("runs"),
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=total, completed=done, note="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, *, is_failed: bool) -> None:
+        """Count a run."""
+        self._done += 1
+        self._failed += is_failed
+        self._bar.update(self._task, completed=self._done, note=self._note(""))
+        self._print("")
+
+    def following(self, name: str) -> Callable[[Observer, str], None]:
+        """Return what shows how one run goes that this process itself makes; a simulation guards all clocks but this
+        one."""
+
+        def progress(observer: Observer, _: str) -> None:
+            last = observer.history.samples[-1]
+            now = f"{name}, {last.at_s:.1f} s: pending {last.pending}, running {last.running}, failed {last.failed}"
+            self._bar.update(self._task, note=self._note(now))
+            self._print(now)
+
+        return progress
+
+    def _note(self, now: str) -> str:
+        failed = f"{self._failed} failed" if self._failed else ""
+        return "  ".join(filter(None, (failed, now)))
+
+    def _print(self, now: str) -> None:
+        at_s = time.perf_counter()
+        if not self._has_lines or at_s - self._printed_s < self.LINE_EVERY_S:
+            return
+        self._printed_s = at_s
+        made = self._done - self._known
+        left_s = (at_s - self._began_s) / made * (self._total - self._done) if made else None
+        left = f", about {duration_text(left_s)} left" if left_s is not None else ""
+        note = self._note(now)
+        click.echo(f"{self._done} of {counted(self._total, 'run')}{left}{'; ' if note else ''}{note}", err=True)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a stretch of time as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

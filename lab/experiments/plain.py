@@ -1,0 +1,46 @@
+"""A comparison as HTML without style and script: what the page in one file holds for where no script runs. Pure.
+
+Everything that came from a cluster is escaped.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+from lab.experiments.document import Comparison
+from lab.experiments.shown import note_text, paragraphs
+from lab.experiments.views import folded, pods_lines, problems, provenance_lines, switch_rows, table
+
+PROBLEMS_MAX = 40
+
+
+def plain(made: Comparison) -> str:
+    """Return the sentence on top, the tables and where they come from."""
+    heading, rows = table(made)
+    switches = switch_rows(made)
+    pods = pods_lines(made)
+    parts = [
+        f"<h1>{escape(made.title or made.scenario)}</h1>",
+        f"<p><b>{escape(made.result)}</b></p>",
+        f"<p>{escape(note_text(made))}</p>",
+        *(f"<p>{escape(each)}</p>" for each in paragraphs(made.about)),
+        table_html("What differs" if len(made.arms) > 1 else "Figures", heading, rows) if rows else "",
+        *(f"<p>{escape(line)}</p>" for line in folded(made)),
+        f"<h2>Pod by pod</h2><p>{escape(pods[0])}</p>{list_html(pods[1:])}" if pods else "",
+        table_html("Switches", ["switch", "default", *(arm.name for arm in made.arms)], switches) if switches else "",
+        f"<h2>What went wrong</h2>{list_html(wrong[:PROBLEMS_MAX])}" if (wrong := problems(made)) else "",
+        f"<h2>Where this comes from</h2>{list_html([f'{name}: {what}' for name, what in provenance_lines(made)])}",
+        f"<pre>{escape(made.provenance.command)}</pre>",
+    ]
+    return "".join(parts)
+
+
+def list_html(lines: Sequence[str]) -> str:
+    """Return lines as a list; nothing of none."""
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
+
+
+def table_html(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a heading and a table of texts."""
+    top = "".join(f"<th>{escape(name)}</th>" for name in heading)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<h2>{escape(title)}</h2><table><tr>{top}</tr>{body}</table>"

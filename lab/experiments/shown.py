@@ -1,0 +1,138 @@
+"""A comparison as the page shows it: beside the document its figures and sentences, those of the other views. Pure.
+
+The page draws, sorts and folds; it words no figure itself, so that it, a terminal and a pull request cannot say
+different things.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from lab.experiments.document import Comparison, Measure, document_of
+from lab.experiments.headline import ranked
+from lab.experiments.statistics import Paired
+from lab.experiments.views import (
+    difference_text,
+    folded,
+    judgement,
+    pods_text,
+    problems,
+    provenance_lines,
+    scale_for,
+    seeds_text,
+    value_text,
+)
+from lab.experiments.words import counted
+
+PROBLEMS_MAX: Final = 40
+NOTE_OF_SEEDS: Final = (
+    "Medians over seeds, with the quartiles where they differ. A difference is taken within a seed; its median has "
+    "a 95 % bootstrap interval, with fewer than 6 seeds the lowest and the highest. Dots: a row for each arm in the "
+    "order of the columns, a stroke at the median."
+)
+
+
+class ScaleOf(msgspec.Struct, frozen=True):
+    """How the figures of a measure are written: times `factor`, with so many digits after the point, then the unit."""
+
+    factor: float
+    unit: str
+    digits: int
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How an arm differs from the first one. `text`: the median with its interval; `seeds`: in how many seeds it has
+    its sign; `judged`: better, worse or nothing; `is_clear`: it has a direction; `p`: of the sign test, empty without
+    one."""
+
+    arm: str
+    text: str
+    seeds: str
+    judged: str
+    is_clear: bool
+    p: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A measure: its median in each arm, and its differences."""
+
+    name: str
+    scale: ScaleOf
+    values: list[str]
+    differences: list[Difference]
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a page says beside the numbers.
+
+    `rows`: in the order of the document's measures; `first`: names of those in the table, what a reader cares about
+    first; `folded`: what is left out of the table, in sentences; `pods`: how many fared differently; `problems`: what
+    went wrong in runs, `problems_left` of them are not here; `where`: names and texts.
+    """
+
+    note: str
+    note_of_seeds: str
+    about: list[str]
+    rows: list[Row]
+    first: list[str]
+    folded: list[str]
+    pods: str
+    problems: list[str]
+    problems_left: int
+    where: list[tuple[str, str]]
+
+
+def shown(made: Comparison) -> Shown:
+    """Return the sentences and figures of a comparison."""
+    wrong = problems(made)
+    return Shown(
+        note=note_text(made),
+        note_of_seeds=NOTE_OF_SEEDS if len(made.seeds) > 1 else "",
+        about=paragraphs(made.about),
+        rows=[_row(made, measure) for measure in made.measures],
+        first=[measure.name for measure in ranked(made.tabled())],
+        folded=folded(made),
+        pods=f"{pods}." if (pods := pods_text(made)) else "",
+        problems=wrong[:PROBLEMS_MAX],
+        problems_left=max(0, len(wrong) - PROBLEMS_MAX),
+        where=provenance_lines(made),
+    )
+
+
+def page_document(made: Comparison) -> dict[str, Any]:
+    """Return what the page is given: the document, and as `shown` what is said of it."""
+    return {**document_of(made), "shown": msgspec.to_builtins(shown(made))}
+
+
+def note_text(made: Comparison) -> str:
+    """Return what was run, in a sentence."""
+    seeds = counted(len(made.seeds), "seed")
+    return f"Scenario {made.scenario}, {made.mode_text.removesuffix(' over gRPC')}, {seeds} an arm."
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a scenario's comment, their lines joined: they were broken for another width."""
+    return [" ".join(each.split()) for each in text.split("\n\n") if each.strip()]
+
+
+def _row(made: Comparison, measure: Measure) -> Row:
+    scale = scale_for(measure)
+    values = [value_text(own, scale, len(arm.runs)) for arm, own in zip(made.arms, measure.arms, strict=True)]
+    differences = [
+        Difference(
+            found.arm,
+            difference_text(found, scale),
+            seeds_text(made, measure, found),
+            judgement(made, measure, found),
+            made.is_clear(measure, found),
+            _p(found) if not made.why_not_judged else "",
+        )
+        for found in measure.differences
+    ]
+    return Row(measure.name, ScaleOf(scale.factor, scale.unit, scale.digits), values, differences)
+
+
+def _p(found: Paired) -> str:
+    if found.p is None:
+        return ""
+    return "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"

@@ -1,0 +1,331 @@
+"""A comparison as text: the table of a terminal, markdown for a pull request, CSV for a notebook. Pure."""
+
+import csv
+import io
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from lab.experiments.document import Comparison, Measure
+from lab.experiments.fates import FateGroup
+from lab.experiments.figures import NOTHING, Scale, scale_of
+from lab.experiments.statistics import Paired, Spread
+from lab.experiments.words import counted
+from lab.scenarios.measures.register import RELEVANT_SHARE
+
+GROUPS_MAX: Final = 12
+APART: Final = "where they part"
+
+
+def scale_for(measure: Measure) -> Scale:
+    """Return how the values of a row are written."""
+    values = [v for each in measure.arms for v in (each.low, each.median, each.high)]
+    return scale_of(measure.unit, [*values, *(d.median for d in measure.differences)])
+
+
+def value_text(own: Spread, scale: Scale, runs: int) -> str:
+    """Return a measure in one arm: its median, its quartiles where they differ, and how many runs have a value if not
+    all have."""
+    if own.median is None or own.q25 is None or own.q75 is None:
+        return NOTHING
+    text = scale.text(own.median) + _range(scale.number(own.q25), scale.number(own.q75))
+    return text if own.seeds == runs else f"{text} ({own.seeds} of {runs})"
+
+
+def difference_text(found: Paired, scale: Scale) -> str:
+    """Return a difference: its median, and the interval, or the ends where there are too few seeds for one."""
+    if found.median is None or found.low is None or found.high is None:
+        return NOTHING
+    low, high = found.interval or (found.low, found.high)
+    return scale.text(found.median, signed=True) + _range(
+        scale.number(low, signed=True), scale.number(high, signed=True)
+    )
+
+
+def _range(low: str, high: str) -> str:
+    return "" if low == high else f" [{low} … {high}]"
+
+
+def seeds_text(made: Comparison, measure: Measure, found: Paired) -> str:
+    """Return in how many seeds the difference has its sign, in words; without a difference, which arm has no value."""
+    if not found.seeds:
+        pair = ((made.arms[0].name, measure.arms[0]), (found.arm, _own(made, measure, found)))
+        return " and ".join(f"no value with {name}" for name, own in pair if not own.seeds) or "no common seed"
+    way = ("equal", "higher", "lower")[found.sign]
+    return f"{way} in {found.holds_in} of {found.seeds}"
+
+
+def _own(made: Comparison, measure: Measure, found: Paired) -> Spread:
+    return measure.arms[[arm.name for arm in made.arms].index(found.arm)]
+
+
+def judgement(made: Comparison, measure: Measure, found: Paired) -> str:
+    """Return `better` or `worse` where the measure has such a direction and the difference is clear, else nothing."""
+    if not measure.better or not made.is_clear(measure, found):
+        return ""
+    return "better" if (found.sign > 0) == (measure.better == "higher") else "worse"
+
+
+def folded(made: Comparison, *, is_short: bool = False) -> list[str]:
+    """Return what is left out of tables: measures equal in all arms, and those without a value. `is_short`: those that
+    are 0, or nothing, without their names."""
+    others_of = [m for m in made.measures if not m.is_stated] if len(made.arms) > 1 else []
+    equal, small = ([m for m in others_of if m.state == state] for state in ("equal", "small"))
+    zero = [m for m in equal if m.arms[0].low == m.arms[0].high == 0]
+    others = [f"{m.label} ({value_text(m.arms[0], scale_for(m), m.arms[0].seeds)})" for m in equal if m not in zero]
+    empty = [m for m in made.measures if m.state == "empty"]
+    found = []
+    if equal:
+        texts = ["; ".join(others)] if others else []
+        texts += [f"{len(zero)} are 0" if is_short else f"0: {'; '.join(m.label for m in zero)}"] if zero else []
+        found.append(
+            f"{len(equal)} {'measure does' if len(equal) == 1 else 'measures do'} not differ: {'; '.join(texts)}."
+        )
+    if small:
+        named = "" if is_short else f": {'; '.join(m.label for m in small)}"
+        verb = "measure differs" if len(small) == 1 else "measures differ"
+        found.append(f"{len(small)} {verb} by less than {RELEVANT_SHARE:.0%}".replace("%", " %") + f"{named}.")
+    if empty:
+        named = "" if is_short else f": {'; '.join(m.label for m in empty)}"
+        found.append(f"{len(empty)} {'measure has' if len(empty) == 1 else 'measures have'} no value{named}.")
+    return found
+
+
+def table(made: Comparison, measures: Sequence[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of what the scenario states and what differs, or of those `measures`: the arms as
+    columns, then a difference for each but the first."""
+    heading = ["", *(arm.name for arm in made.arms)]
+    for arm in made.arms[1:]:
+        heading += [f"{arm.name} − {made.arms[0].name}", "seeds"]
+    rows = []
+    for measure in made.tabled() if measures is None else measures:
+        scale = scale_for(measure)
+        row = [measure.label]
+        for arm, own in zip(made.arms, measure.arms, strict=True):
+            row.append(value_text(own, scale, len(arm.runs)))
+        for found in measure.differences:
+            judged = judgement(made, measure, found)
+            row += [difference_text(found, scale), seeds_text(made, measure, found) + (f", {judged}" if judged else "")]
+        rows.append(row)
+    return heading, rows
+
+
+def blocks(made: Comparison) -> list[str]:
+    """Return the table for a narrow terminal: a measure, then a line for each arm."""
+    lines = []
+    width = max((len(arm.name) for arm in made.arms), default=0)
+    for measure in made.tabled():
+        scale = scale_for(measure)
+        lines.append(measure.label)
+        for number, (arm, own) in enumerate(zip(made.arms, measure.arms, strict=True)):
+            lines.append(f"  {arm.name.ljust(width)}  {value_text(own, scale, len(arm.runs))}")
+            if number and (found := measure.differences[number - 1]).seeds:
+                judged = judgement(made, measure, found)
+                tail = f", {judged}" if judged else ""
+                lines.append(
+                    f"  {' ' * width}  {difference_text(found, scale)}, {seeds_text(made, measure, found)}{tail}"
+                )
+    return lines
+
+
+def group_text(group: FateGroup) -> str:
+    """Return pods that fared alike, in one line."""
+    change = f"{group.arm_a} → {group.arm_b}"
+    if group.arm_a == group.arm_b:
+        change = f"{group.arm_a}, at another time"
+    seeds = counted(group.seeds, "seed")
+    return f"{group.pods:,} × {change} ({group.arm}, {seeds}, e.g. {group.example})"
+
+
+def pods_text(made: Comparison) -> str:
+    """Return how many pods fared differently, without a point at the end; nothing where there is one arm."""
+    if len(made.arms) < 2:
+        return ""
+    if not made.difference_count:
+        return "No pod's fate differs"
+    pods = counted(made.difference_count, "pod differs", "pods differ")
+    return f"{pods}, matched by owner and order of creation"
+
+
+def pods_lines(made: Comparison) -> list[str]:
+    """Return which pods differ, in groups, and how many groups are left out."""
+    if not (text := pods_text(made)):
+        return []
+    lines = [f"{text}{':' if made.difference_count else '.'}"]
+    lines += [group_text(group) for group in made.difference_groups[:GROUPS_MAX]]
+    if (left := made.difference_groups[GROUPS_MAX:]) != []:
+        groups, pods = counted(len(left), "more group"), counted(sum(group.pods for group in left), "pod")
+        lines.append(f"in the JSON document: {groups} of {pods}")
+    return lines
+
+
+def problems(made: Comparison) -> list[str]:
+    """Return what went wrong in runs, one line each."""
+    return [
+        f"{arm.name}, seed {run.seed}: {problem}"
+        for arm in made.arms
+        for run in arm.runs
+        for problem in [run.error, *run.problems, *(f"{name}: {why}" for name, why in run.measure_errors.items())]
+        if problem
+    ]
+
+
+def provenance_lines(made: Comparison) -> list[tuple[str, str]]:
+    """Return where the figures come from, as names and texts."""
+    p = made.provenance
+    first, last = (made.seeds[0], made.seeds[-1]) if made.seeds else (0, 0)
+    seeds = f"{first} to {last} ({len(made.seeds)})" if len(made.seeds) > 1 else str(first)
+    revision = p.revision or f"none, version {p.version}"
+    load = "" if p.load_1min is None else f", load {p.load_1min:.2f} at the start"
+    shared = [f"{row.name}={row.values[0]}" for row in made.switches if not row.differs]
+    apart = [(APART, _diff_command(made))] if len(made.arms) == 2 and made.is_simulated and made.seeds else []
+    return [
+        ("revision", f"{revision}{' with changes that are not committed' if p.is_dirty else ''} (keplab {p.version})"),
+        ("scenario", f"{p.scenario_path}, SHA-256 {p.scenario_sha256[:16]}"),
+        *((f"beside it, {name}", f"SHA-256 {digest[:16]}") for name, digest in p.inputs.items()),
+        ("mode", "simulated, in virtual time" if made.is_simulated else made.mode_text),
+        *([("mesh", p.mesh)] if p.mesh else []),
+        ("seeds", seeds),
+        *([("switches of all arms", ", ".join(shared))] if shared else []),
+        ("machine", f"{p.cpus} CPUs, Python {p.python}, {p.platform}{load}"),
+        ("run", f"{p.started}, {counted(made.runs_made, 'run')} in {p.wall_s:.1f} s, {p.workers} at a time"),
+        *([] if made.is_equal else apart),
+    ]
+
+
+def _diff_command(made: Comparison) -> str:
+    """Return the command that shows the first decision that differs."""
+    words = ["keplab", "diff", made.provenance.scenario_path]
+    for arm in made.arms:
+        words += ["--arm", f"{arm.name}:{','.join(arm.switches)}" if arm.switches else arm.name]
+    for text_of_switch in made.provenance.set:
+        words += ["--set", text_of_switch]
+    return shlex.join([*words, *(["--seed", str(made.seeds[0])] if made.seeds[0] else [])])
+
+
+def switch_rows(made: Comparison) -> list[list[str]]:
+    """Return the switches in which arms differ: name, default, then the value in each arm."""
+    return [[row.name, row.default or '""', *(v or '""' for v in row.values)] for row in made.switches if row.differs]
+
+
+def text(made: Comparison, width: int | None = None) -> str:
+    """Return what a terminal shows; `width`: its columns, None of a pipe."""
+    heading, rows = table(made)
+    aligned = _aligned(heading, rows)
+    is_wide = width is None or all(len(line) <= width for line in aligned)
+    parts = [
+        [made.result],
+        (aligned if is_wide else blocks(made)) if rows else [],
+        folded(made, is_short=True),
+        pods_lines(made),
+    ]
+    parts.append(problems(made)[:20])
+    parts.append([f"{name}: {what}" for name, what in provenance_lines(made)] + [f"again: {made.provenance.command}"])
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [list(heading), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "   ".join(
+            cell.rjust(size) if place else cell.ljust(size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in lines
+    ]
+
+
+def markdown(made: Comparison) -> str:
+    """Return what is pasted into a pull request: GitHub's markdown; what differs without a direction, and details, are
+    folded."""
+    differing = made.tabled()
+    unclear = [measure for measure in differing if not measure.is_stated and _is_unclear(made, measure)]
+    if len(unclear) == len(differing):
+        unclear = []
+    title = made.title or made.scenario
+    parts = [f"### {_md(title)}", f"**{_md(made.result)}**"]
+    if differing:
+        parts.append(_md_table(*table(made, [measure for measure in differing if measure not in unclear])))
+    if len(made.seeds) > 1:
+        parts.append(
+            "Medians over seeds with [quartiles]; differences are taken seed by seed, their median with a 95 % "
+            "bootstrap interval (with fewer than 6 seeds: lowest and highest)."
+        )
+    if unclear:
+        parts.append(_details("Measures that differ without a clear direction", _md_table(*table(made, unclear))))
+    details = folded(made)
+    if details:
+        summary = "Measures that are equal in all arms, or empty" if len(made.arms) > 1 else "Measures without a value"
+        parts.append(_details(summary, "\n".join(f"- {_md(line)}" for line in details)))
+    if switches := switch_rows(made):
+        names = ["switch", "default", *(arm.name for arm in made.arms)]
+        parts.append(_details("Switches", _md_table(names, switches, align="---")))
+    if (pods := pods_lines(made)) and made.difference_count:
+        parts.append(_details("Pod by pod", "\n".join([_md(pods[0]), "", *(f"- {_names(line)}" for line in pods[1:])])))
+    if wrong := problems(made):
+        parts.append(_details("What went wrong", "\n".join(f"- {_names(line)}" for line in wrong[:50])))
+    where = [f"- {name}: {_code(what) if name == APART else _md(what)}" for name, what in provenance_lines(made)]
+    parts.append(_details("Where this comes from", "\n".join(where)))
+    parts.append(f"```sh\n{made.provenance.command}\n```")
+    p = made.provenance
+    revision = f"keplab {p.revision[:12] or p.version}{' + changes' if p.is_dirty else ''}"
+    parts.append(
+        f"<sub>{_md(revision)} · {made.mode} · {len(made.seeds)} {'seed' if len(made.seeds) == 1 else 'seeds'} an arm"
+        f" · {_md(p.scenario_path)}, SHA-256 {p.scenario_sha256[:16]}</sub>"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_unclear(made: Comparison, measure: Measure) -> bool:
+    clear = [made.is_clear(measure, each) for each in measure.differences]
+    return bool(clear) and not any(clear) and all(each.seeds for each in measure.differences)
+
+
+def _details(summary: str, body: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def _md_table(heading: Sequence[str], rows: Sequence[Sequence[str]], align: str = "---:") -> str:
+    lines = [f"| {' | '.join(_md(cell) for cell in heading)} |", f"|---|{f'{align}|' * (len(heading) - 1)}"]
+    lines += [f"| {' | '.join(_md(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _md(text: str) -> str:
+    """Return text that markdown shows as it is: names come from a cluster, and a pipe ends a cell."""
+    for sign, instead in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("|", "\\|"),
+        ("*", "\\*"),
+        ("_", "\\_"),
+        ("`", "\\`"),
+    ):
+        text = text.replace(sign, instead)
+    return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    return f"<code>{_md(text)}</code>"
+
+
+def _names(text: str) -> str:
+    """Return text as `_md`; what would be a link to an issue, as the pod `job/small#1` would, is code."""
+    return re.sub(r"[^\s(]+#\d+", lambda found: f"<code>{found[0]}</code>", _md(text))
+
+
+def csv_rows(made: Comparison) -> str:
+    """Return one line for each arm, seed and measure; nothing stands where a run has no value."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["scenario", "mode", "arm", "seed", "measure", "unit", "value"])
+    units = {measure.name: measure.unit for measure in made.measures}
+    for arm in made.arms:
+        for run in arm.runs:
+            for name, value in run.measures.items():
+                shown = "" if value is None or run.error else f"{value:.12g}"
+                writer.writerow([made.scenario, made.mode, arm.name, run.seed, name, units.get(name, ""), shown])
+    return out.getvalue()

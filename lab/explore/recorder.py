@@ -1,0 +1,138 @@
+"""One run under a schedule: what it follows from, what was held back and said in it, and what it broke. Pure."""
+
+import re
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from lab.explore.deliveries import RUNNER, Delivery, Namer
+from lab.explore.schedules import Schedule
+from lab.scenarios.result import RunResult
+from lab.scenarios.script.scenario import Scenario
+from lab.scenarios.simulation.traffic import Carried
+from services.api.resources import resources
+from services.telemetry.eventlog import Line
+
+_PROCESS = re.compile(r"^[\d.]+ s: (\S+) ended: (\w*)")
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What to run. `switches`: assignments over the scenario's own."""
+
+    scenario: str
+    seed: int = 0
+    switches: tuple[str, ...] = ()
+    schedule: Schedule = ()
+
+
+class Recorder:
+    """`carry` is a run's `Traffic`. `keep`: remember every delivery and every line; else only those that were held. A
+    hold whose delivery does not happen, because an earlier one changed the run, has no effect."""
+
+    def __init__(self, schedule: Schedule = (), *, keep: bool = False) -> None:
+        self._holds = {hold.delivery: hold.held_s for hold in schedule}
+        self._keep = keep
+        self._namer = Namer()
+        self.deliveries: list[Delivery] = []
+        self.held: list[Delivery] = []
+        self.lines: list[Line] = []
+
+    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
+        """Return when the message arrives."""
+        delivery = self._namer.name(component, way, what, sent_s, due_s)
+        held_s = max((self._holds.get(name, 0.0) for name in delivery.names), default=0.0)
+        if held_s > 0 and component != RUNNER:
+            delivery = replace(delivery, arrives_s=due_s + held_s)
+            self.held.append(delivery)
+        if self._keep:
+            self.deliveries.append(delivery)
+        return delivery.arrives_s
+
+    def take(self, line: Line) -> None:
+        """Remember a line of the event log."""
+        if self._keep:
+            self.lines.append(line)
+
+
+class Break(msgspec.Struct, frozen=True):
+    """One thing that must not be. `broke` is its name: the same fault has the same name in every run.
+
+    `broke`: an invariant (`I3`), an expectation (`line 12`), a process, or `the context`. `objects` are `Kind ns/name`.
+    `at_s`: seconds of the event log's clock.
+    """
+
+    broke: str
+    objects: tuple[str, ...]
+    at_s: float
+    detail: str
+
+
+def breaks_of(result: RunResult, scenario: Scenario) -> list[Break]:
+    """Return what the run broke in order of time, each name once."""
+    found = [Break(v.invariant, v.objects, v.at, v.detail) for v in result.violations]
+    for judgement in result.expectations:
+        if not judgement.passed:
+            at_s = judgement.at_s + result.started_s
+            objects = _expected(scenario, judgement.line)
+            found.append(Break(f"line {judgement.line}", objects, at_s, f"{judgement.text}   ({judgement.seen})"))
+    ended_s = result.started_s + result.virtual_s
+    for failure in result.failures:
+        match = _PROCESS.match(failure)
+        what = f"process {match[1]} ({match[2]})" if match else "a process"
+        found.append(Break(what, (), ended_s, failure))
+    if result.error:
+        found.append(Break("the run", (), ended_s, result.error))
+    by_name: dict[str, Break] = {}
+    for each in sorted(found, key=lambda b: b.at_s):
+        known = by_name.setdefault(each.broke, each)
+        objects = tuple(dict.fromkeys((*known.objects, *each.objects)))
+        by_name[each.broke] = msgspec.structs.replace(known, objects=objects)
+    return list(by_name.values())
+
+
+def _expected(scenario: Scenario, line: int) -> tuple[str, ...]:
+    """Return the objects that an expectation names, as far as it does: `Pod default/p`."""
+    expectation = next((step.expectation for step in scenario.steps if step.line == line), None)
+    resource = resources().get(expectation.resource) if expectation is not None else None
+    if expectation is None or resource is None:
+        return ()
+    named = {filter_.path: filter_.values for filter_ in expectation.filters}
+    names = [name for name in named.get("name", ()) if "*" not in name and "?" not in name]
+    namespace = f"{named.get('namespace', ('default',))[0]}/" if resource.namespaced else ""
+    return tuple(f"{resource.kind} {namespace}{name}" for name in names)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run with everything that was said in it."""
+
+    trial: Trial
+    result: RunResult
+    breaks: list[Break]
+    deliveries: list[Delivery]
+    held: list[Delivery]
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing that a schedule breaks. `first`: what it was found with; `run`: the run with the smallest schedule.
+    `also`: what else broke in that run. `count`: how many of all runs broke it."""
+
+    broke: Break
+    also: tuple[str, ...]
+    first: Schedule
+    run: Recording
+    count: int = 1
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the smallest schedule."""
+        return self.run.trial.schedule
+
+
+def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Found:
+    """Return what a run broke, of that name if it did; else what it broke first, or nothing, which has no name."""
+    nothing = Break("", (), run.result.started_s + run.result.virtual_s, "nothing breaks")
+    broken = next((b for b in run.breaks if b.broke == name), run.breaks[0] if run.breaks else nothing)
+    return Found(broken, tuple(b.broke for b in run.breaks if b is not broken), first, run, count)

@@ -1,0 +1,61 @@
+"""A schedule in a file: what one run follows from, and whether that run is still the same."""
+
+from pathlib import Path
+
+import msgspec
+
+from lab.explore.deliveries import is_about, titled
+from lab.explore.recorder import Found, Recording, Trial
+from lab.explore.schedules import Hold
+from services.api.errors import UNREADABLE
+from services.api.switches import SwitchError, Switches
+
+
+class ReplayError(ValueError):
+    """A file that is no saved schedule; the message names it and says why."""
+
+
+class Replay(Trial, frozen=True, kw_only=True):
+    """Everything that one run follows from, as `--save` writes it. `digest`: of the run's event log, to compare."""
+
+    around: str = ""
+    broke: str = ""
+    digest: str = ""
+
+
+def write_replay(found: Found, around: str) -> str:
+    """Return the text of the file for something found."""
+    trial = msgspec.structs.asdict(found.run.trial)
+    saved = Replay(**trial, around=around, broke=found.broke.broke, digest=found.run.result.digest)
+    return msgspec.json.format(msgspec.json.encode(saved), indent=2).decode() + "\n"
+
+
+def read_replay(path: Path) -> Replay:
+    """Return what a file holds. Raises: ReplayError."""
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=Replay)
+        Switches.parse(saved.switches)
+    except OSError as error:
+        raise ReplayError(f"{path}: {error.strerror}") from None
+    except (*UNREADABLE, SwitchError) as error:
+        raise ReplayError(f"{path}: no schedule that `keplab explore --save` wrote: {error}") from None
+    return saved
+
+
+def overtaken_by(run: Recording, hold: Hold) -> str:
+    """Return what arrived at the same place while a message was held: first what is about the same, at most four."""
+    delivery = next((d for d in run.held if hold.delivery in d.names), None)
+    if delivery is None:
+        return ""
+    past = [
+        d
+        for d in run.deliveries
+        if d.receiver == delivery.receiver
+        and d.stream != delivery.stream
+        and d.about
+        and delivery.due_s <= d.arrives_s < delivery.arrives_s
+    ]
+    names = frozenset(path.partition("/")[2] for path in delivery.about)
+    past.sort(key=lambda d: (not is_about(d, names), not d.about[0].startswith("pods"), d.arrives_s))
+    shown = list(dict.fromkeys(titled(d.names[0]) for d in past))
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

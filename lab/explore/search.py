@@ -1,0 +1,171 @@
+"""Look for an order of messages that breaks a scenario: run it undisturbed, then again and again with a few held back.
+
+What is tried, and in which order, follows from the undisturbed runs and the seeds alone; outcomes are taken in that
+order, however many processes work on them. So the same command finds the same again.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import msgspec
+
+from lab.explore.deliveries import Delivery, pathname
+from lab.explore.moments import Event, EventError, moments
+from lab.explore.recorder import Break, Found, Recorder, Recording, Trial, breaks_of, found_in
+from lab.explore.replay import Replay
+from lab.explore.schedules import Moment, Plan, Schedule, landmarks, share
+from lab.explore.shrinker import shrink
+from lab.scenarios.run import load_scenario, simulate
+from lab.scenarios.script.scenario import ScriptError
+from lab.scenarios.sweep import runs_of
+from services.api.switches import Switches
+
+MOMENTS_MAX = 8
+"""More moments than this share a budget badly; the first ones are looked at."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to explore. `reach_s`: how far from a moment messages are held, and for how long at most."""
+
+    scenario: str
+    event: Event
+    budget: int
+    seeds: tuple[int, ...] = (0,)
+    switches: tuple[str, ...] = ()
+    reach_s: float = 0.5
+    depth: int = 3
+    is_over_at_first: bool = False
+    workers: int = 0
+
+
+@dataclass
+class Report:
+    """What an exploration showed. `runs`: without those that shrinking took, `shrink_runs`."""
+
+    task: Task
+    runs: int = 0
+    shrink_runs: int = 0
+    moments: list[tuple[int, float]] = field(default_factory=list)
+    """Seed and time (seconds of the event log) of each moment that was looked at."""
+    candidates: int = 0
+    """Messages that could be held, over all moments."""
+    found: list[Found] = field(default_factory=list)
+    is_interrupted: bool = False
+    """Whether an interrupt ended it: less than the budget was tried, or what was found may not be the smallest."""
+
+
+Progress = Callable[[int, int, int], None]
+"""Runs done, runs in all, different things broken."""
+
+
+def explore(task: Task, progress: Progress = lambda done, total, found: None) -> Report:
+    """Spend the budget and return what broke, each shrunk and run once more.
+
+    An interrupt ends it: what had broken by then is returned, not all of it as small as it could be.
+
+    Raises: EventError when no seed's run has the event, ScriptError when the scenario cannot run.
+    """
+    report = Report(task)
+    undisturbed = [record(Trial(task.scenario, seed, task.switches)) for seed in task.seeds]
+    report.runs = len(undisturbed)
+    known: dict[str, tuple[Trial, int]] = {}
+    for run in undisturbed:
+        _note(known, run.trial, run.breaks)
+    trials = _trials(report, undisturbed)
+    progress(report.runs, task.budget, len(known))
+    try:
+        for trial, breaks in zip(trials, runs_of(attempt, trials, task.workers), strict=True):
+            if known and task.is_over_at_first:
+                break
+            report.runs += 1
+            _note(known, trial, breaks)
+            progress(report.runs, task.budget, len(known))
+    except KeyboardInterrupt:
+        report.is_interrupted = True
+    undisturbed_deliveries = {run.trial.seed: run.deliveries for run in undisturbed}
+    for name, (trial, count) in known.items():
+        report.found.append(_shrunk(report, name, trial, count, undisturbed_deliveries[trial.seed]))
+    return report
+
+
+def _note(known: dict[str, tuple[Trial, int]], trial: Trial, breaks: Sequence[Break]) -> None:
+    """Count what is known already; keep what broke first in this run when nothing of it is."""
+    old = [broken.broke for broken in breaks if broken.broke in known]
+    for name in old:
+        first, count = known[name]
+        known[name] = first, count + 1
+    if breaks and not old:
+        known[breaks[0].broke] = trial, 1
+
+
+def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
+    """Return the runs to make, moments and seeds taking turns."""
+    task = report.task
+    plans: list[tuple[int, Plan]] = []
+    missing: EventError | None = None
+    for run in undisturbed:
+        try:
+            lines = moments(task.event, run.lines)[:MOMENTS_MAX]
+        except EventError as error:
+            missing = error
+            continue
+        for number, line in enumerate(lines):
+            at_s = line.mono_ns / 1e9
+            objects = frozenset([pathname(line.obj)] if line.obj else []) | frozenset([line.node] if line.node else [])
+            chance = random.Random(f"explore/{run.trial.seed}/{number}")
+            plan = Plan(run.deliveries, Moment(at_s, objects, task.reach_s, line.comp), chance, task.depth)
+            plans.append((run.trial.seed, plan))
+            report.moments.append((run.trial.seed, at_s))
+            report.candidates += len(plan.candidates)
+    if not plans and missing is not None:
+        raise missing
+    left = max(0, task.budget - len(undisturbed))
+    tries = [
+        [Trial(task.scenario, seed, task.switches, schedule) for schedule in plan.schedules(part)]
+        for (seed, plan), part in zip(plans, share(left, len(plans)), strict=True)
+    ]
+    turns: Iterator[tuple[Trial | None, ...]] = zip_longest(*tries)
+    return list(dict.fromkeys(trial for turn in turns for trial in turn if trial is not None))
+
+
+def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_deliveries: Sequence[Delivery]) -> Found:
+    def breaks(schedule: Schedule) -> bool:
+        report.shrink_runs += 1
+        found = attempt(msgspec.structs.replace(trial, schedule=schedule))
+        return any(broken.broke == name for broken in found)
+
+    smallest = trial.schedule
+    if not report.is_interrupted:
+        try:
+            smallest = shrink(trial.schedule, breaks, lambda hold: landmarks(undisturbed_deliveries, hold))
+        except KeyboardInterrupt:
+            report.is_interrupted = True
+    return found_in(record(msgspec.structs.replace(trial, schedule=smallest)), name, trial.schedule, count)
+
+
+def record(trial: Trial, *, keep: bool = True) -> Recording:
+    """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
+    recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
+    overrides = Switches.parse(trial.switches).chosen
+    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder.carry, on_line=recorder.take)
+    if result.is_mistake:
+        raise ScriptError(result.error)
+    return Recording(trial, result, breaks_of(result, scenario), recorder.deliveries, recorder.held, recorder.lines)
+
+
+def attempt(trial: Trial) -> list[Break]:
+    """Run it once and say what broke; what the simulator itself cannot survive is something broken, too."""
+    try:
+        return record(trial, keep=False).breaks
+    except Exception as error:  # one schedule that ends the simulator must be reported, not end the others
+        return [Break(f"the mesh ({type(error).__name__})", (), 0.0, str(error))]
+
+
+def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
+    """Run it again; return what broke and whether it is the same run, byte by byte. `scenario`: another place of the
+    scenario's file. What broke has no name when nothing did. Raises: ScriptError."""
+    run = record(Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule))
+    return found_in(run, saved.broke, saved.schedule), run.result.digest == saved.digest

@@ -1,0 +1,141 @@
+"""Where two runs decided differently: the first decision that differs, then all of them, aligned by role. Pure.
+
+What one actor (the scheduler, a kubelet) decided about one role is compared in its order, so that it is no difference
+when others decided meanwhile, or sooner or later. What is compared is event, outcome and node; when it happened only
+if that is asked for.
+"""
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Final
+
+import msgspec
+
+from lab.scenarios.decisions.decision import Decision
+
+ALIGNED_MAX: Final = 400
+"""So many decisions of one actor about one role are aligned; of more, those with the same number are compared."""
+INSTANT_S: Final = 1e-6
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A decision about a role that the two runs took differently; None: the run has no such decision. Of `about`, the
+    two may be the same."""
+
+    role: str
+    first: Decision | None
+    second: Decision | None
+
+    @property
+    def at_s(self) -> float:
+        """When it was taken, by the earlier of the two."""
+        return min(side.at_s for side in (self.first, self.second) if side is not None)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both runs decided the same, at whatever time."""
+        return self.first is not None and self.second is not None and self.first.what == self.second.what
+
+
+class Reordered(msgspec.Struct, frozen=True):
+    """The first place at which equal attempts to schedule follow each other in another order."""
+
+    first: Decision
+    second: Decision
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Two runs compared. `counts`: how many decisions each has; `same`: how many are the same in both.
+
+    `differences` are in the order of time; `last_same`: the latest decision that both have before the first of them.
+    """
+
+    counts: tuple[int, int]
+    same: int
+    differences: list[Difference]
+    last_same: Decision | None
+    reordered: Reordered | None
+
+
+def compare(first: Sequence[Decision], second: Sequence[Decision], *, with_times: bool = False) -> Compared:
+    """Return how the second run decided differently from the first; times in seconds of one clock that both begin at 0.
+
+    `with_times`: the same decision at another time (by more than a microsecond) differs as well.
+    """
+    sides = [_by_actor(first), _by_actor(second)]
+    differences: list[Difference] = []
+    pairs: list[tuple[Decision, Decision]] = []
+    for actor in {**sides[0], **sides[1]}:
+        ours, theirs = (side.get(actor, []) for side in sides)
+        for one, other in _aligned(ours, theirs, with_times=with_times):
+            if one is not None and other is not None and _key(one, with_times) == _key(other, with_times):
+                pairs.append((one, other))
+            else:
+                differences.append(Difference(actor[0], one, other))
+    differences.sort(key=lambda found: (found.at_s, in_order(found.role)))  # stable: of one role, in its own order
+    places = {id(each): i for i, each in enumerate(first)}, {id(each): i for i, each in enumerate(second)}
+    pairs.sort(key=lambda pair: places[0][id(pair[0])])
+    first_s = differences[0].at_s if differences else float("inf")
+    before = [one for one, other in pairs if max(one.at_s, other.at_s) <= first_s]
+    return Compared(
+        (len(first), len(second)), len(pairs), differences, before[-1] if before else None, _reordered(pairs, places[1])
+    )
+
+
+def about(role: str, first: Sequence[Decision], second: Sequence[Decision]) -> list[Difference]:
+    """Return all decisions about a role side by side, those that are the same as well, in the order of time."""
+    sides = [_by_actor([each for each in run if each.role == role]) for run in (first, second)]
+    found = [
+        Difference(role, *pair)
+        for actor in {**sides[0], **sides[1]}
+        for pair in _aligned(sides[0].get(actor, []), sides[1].get(actor, []), with_times=False)
+    ]
+    return sorted(found, key=lambda each: each.at_s)
+
+
+def in_order(role: str) -> tuple[str | int, ...]:
+    """Return what to sort roles by: `web#2` before `web#10`."""
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(?<=#)(\d+)", role))
+
+
+def _by_actor(decisions: Sequence[Decision]) -> dict[tuple[str, str], list[Decision]]:
+    found: dict[tuple[str, str], list[Decision]] = {}
+    for decision in decisions:
+        found.setdefault(decision.actor, []).append(decision)
+    return found
+
+
+def _key(decision: Decision, with_times: bool) -> Hashable:
+    return (*decision.what, round(decision.at_s / INSTANT_S)) if with_times else decision.what
+
+
+def _aligned(
+    ours: list[Decision], theirs: list[Decision], *, with_times: bool
+) -> Iterator[tuple[Decision | None, Decision | None]]:
+    """Yield decisions in pairs; what has no counterpart stands beside None."""
+    keys = [[_key(each, with_times) for each in side] for side in (ours, theirs)]
+    begin = next((i for i, (a, b) in enumerate(zip(*keys, strict=False)) if a != b), min(map(len, keys)))
+    yield from zip(ours[:begin], theirs[:begin], strict=True)
+    ours, theirs = ours[begin:], theirs[begin:]
+    if max(len(ours), len(theirs)) > ALIGNED_MAX:
+        yield from _beside(ours, theirs)
+        return
+    matcher = SequenceMatcher(None, keys[0][begin:], keys[1][begin:], autojunk=False)
+    for _, a0, a1, b0, b1 in matcher.get_opcodes():
+        yield from _beside(ours[a0:a1], theirs[b0:b1])
+
+
+def _beside(ours: Sequence[Decision], theirs: Sequence[Decision]) -> Iterator[tuple[Decision | None, Decision | None]]:
+    for i in range(max(len(ours), len(theirs))):
+        yield ours[i] if i < len(ours) else None, theirs[i] if i < len(theirs) else None
+
+
+def _reordered(pairs: Sequence[tuple[Decision, Decision]], places: Mapping[int, int]) -> Reordered | None:
+    """Return where attempts that both runs have were made in another order; pairs are in that of the first."""
+    attempts = [pair for pair in pairs if pair[0].event == "sched.attempt"]
+    others = sorted(attempts, key=lambda pair: places[id(pair[1])])
+    for (one, _), (twin, other) in zip(attempts, others, strict=True):
+        if one is not twin:
+            return Reordered(one, other)
+    return None

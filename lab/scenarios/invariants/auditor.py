@@ -1,0 +1,175 @@
+"""The auditor: shows each line to the invariants that want it, and keeps what they say.
+
+An invariant is one file of this folder, named `i<number>_…`; the folder is the register.
+"""
+
+import importlib
+import pkgutil
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+
+from lab.scenarios.invariants.by_hand import ByHand, text_of
+from lab.scenarios.invariants.check import Calm, Check, Context, Report
+from lab.scenarios.invariants.i13_acknowledged import AcknowledgedIsStored
+from lab.scenarios.invariants.i15_streams import StreamsAreTrue
+from lab.scenarios.invariants.view import WINDOW, View
+from services.api.identity import CONTROLLER_PREFIX
+from services.api.switches import Switches
+from services.api.wire import Request, Response, WatchEvent, WatchRequest
+from services.telemetry.eventlog import Line
+
+FORBIDDEN = 403
+TICK_NS = 1_000_000_000
+VIOLATIONS_MAX = 100
+"""So many are kept; all are counted."""
+
+ELSEWHERE: dict[str, str] = {
+    "I20": "judged at rest, by chaos runs",
+    "I28": "judged at rest, by chaos runs",
+    "I33": "judged of processes, whose observer may be behind; that of a simulation sees each change at once",
+    "I31": "metrics are held against the state by tests of each component",
+}
+"""Invariants of guarantees 6 that no file here judges, and why."""
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One breach. `at` is seconds of the log's own clock; `objects` are `kind ns/name` texts. `by_hand`: a write past
+    admission explains it."""
+
+    invariant: str
+    at: float
+    objects: tuple[str, ...]
+    trace_id: str
+    detail: str
+    by_hand: bool = False
+
+
+@cache
+def checks() -> tuple[type[Check], ...]:
+    """Return every invariant that is judged, in order of number."""
+    names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name[1:3].isdigit())
+    found = (each for name in names for each in vars(importlib.import_module(f"{__package__}.{name}")).values())
+    return tuple(each for each in found if isinstance(each, type) and issubclass(each, Check) and each.id)
+
+
+class Auditor:
+    """Judges lines as they come. `violations` holds the first; `count` counts all but those by hand. Pure: the same
+    lines, and in a simulation the same streams and answers, give the same result."""
+
+    def __init__(
+        self,
+        switches: Switches,
+        *,
+        is_volatile: bool = False,
+        without: frozenset[str] = frozenset(),
+        window: int = WINDOW,
+    ) -> None:
+        """`without`: invariants that are not judged. `window`: so many changes of a kind can be looked back on; what a
+        line says of one that is older is not judged."""
+        self.violations: list[Violation] = []
+        self.count = self.by_hand = 0
+        self.lines = 0
+        self.forbidden: dict[str, int] = {}
+        """How often a controller was answered Forbidden, by user, verb and resource: its role may lack a rule."""
+        self._volatile = is_volatile
+        self._view, self._calm, self._written = View(window), Calm(), ByHand()
+        context = Context(switches, self._view, self._calm, is_volatile)
+        self._checks = [make(context) for make in checks() if make.id not in without]
+        reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
+        self._to_all = [(check.take, report) for check, report in reports if not check.events]
+        self._by_event = {
+            name: [(check.take, report) for check, report in reports if name in (check.events or (name,))]
+            for name in sorted({name for check in self._checks for name in check.events})
+        }
+        self._ticking = [(check, report) for check, report in reports if type(check).tick is not Check.tick]
+        self._next_tick_ns = 0
+        self._newest: Line | None = None
+        self._broken: dict[str, None] = {}
+        self._streams = next(check for check in self._checks if isinstance(check, StreamsAreTrue))
+        self._answers = next(check for check in self._checks if isinstance(check, AcknowledgedIsStored))
+
+    def take(self, line: Line) -> None:
+        """Judge one line by every invariant that wants it."""
+        self.lines += 1
+        self._newest = line
+        ev = line.ev
+        if ev == "store.commit":
+            if line.obj is None:
+                return
+            self._written.take(line)
+            self._view.take(line)
+        elif ev in ("proc.start", "fault.inject", "fault.heal"):
+            self._calm.take(line)
+        elif ev == "api.response" and line.data["code"] == FORBIDDEN and line.identity.startswith(CONTROLLER_PREFIX):
+            resource, *_, subresource = [*line.data["path"].split("/"), *("",) * 3][:4]
+            what = f"{line.identity} {line.data['verb']} {resource}{'/' if subresource else ''}{subresource}"
+            self.forbidden[what] = self.forbidden.get(what, 0) + 1
+        elif ev == "store.recovered" and self._volatile:
+            self._view.forget()
+        for take, report in self._by_event.get(ev, self._to_all):
+            take(line, report)
+        if line.mono_ns >= self._next_tick_ns:
+            self._next_tick_ns = line.mono_ns + TICK_NS
+            for check, report in self._ticking:
+                check.tick(line, report)
+
+    @property
+    def objects(self) -> int:
+        """How many objects are stored."""
+        return self._view.objects
+
+    @property
+    def not_judged(self) -> dict[str, str]:
+        """Return which invariants of guarantees 6 this run says nothing about, and why."""
+        now_s = self._newest.mono_ns / 1e9 if self._newest is not None else 0.0
+        found = dict(ELSEWHERE)
+        for check in self._checks:
+            if check.id not in self._broken and (why := check.why_not or check.unfinished(now_s)):
+                found[check.id] = why
+        return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
+
+    # What a simulation shows besides the log.
+
+    def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
+        """A component opened a watch; return the number to call it by."""
+        return self._streams.opened(component, incarnation, user, request, self._report_stream)
+
+    def received(self, number: int, batch: list[WatchEvent]) -> None:
+        """A batch arrived on a watch."""
+        self._streams.received(number, batch, self._report_stream)
+
+    def closed(self, number: int) -> None:
+        """A watch is over."""
+        self._streams.closed(number)
+
+    def answered(self, request: Request, response: Response) -> None:
+        """An answer arrived."""
+        if self._newest is not None:
+            bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
+            self._answers.answered(bare, request, response, partial(self._report, "I13"))
+
+    def report(
+        self,
+        invariant: str,
+        at: float,
+        objects: tuple[str, ...],
+        detail: str,
+        trace_id: str = "",
+        line: Line | None = None,
+    ) -> None:
+        """Add a violation, also one that was seen elsewhere, for example at rest; `line`: that broke the rule."""
+        by_hand = self._written.explains(objects, detail, line)
+        self.count += not by_hand
+        self.by_hand += by_hand
+        self._broken[invariant] = None
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(Violation(invariant, at, objects, trace_id, detail, by_hand))
+
+    def _report_stream(self, objects: tuple[str, ...], detail: str) -> None:
+        self.report("I15", self._newest.mono_ns / 1e9 if self._newest is not None else 0.0, objects, detail)
+
+    def _report(self, invariant: str, line: Line, detail: str) -> None:
+        objects = (text_of(line),) if line.obj else ()
+        self.report(invariant, line.mono_ns / 1e9, objects, detail, line.trace_id, line)

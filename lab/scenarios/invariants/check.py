@@ -1,0 +1,153 @@
+"""What every invariant is made of: a class that looks at some of the log's lines and speaks up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kubelet.timers import CALL_DEADLINE_S
+from lab.scenarios.invariants.view import Commit, View
+from services.api.switches import Switches
+from services.telemetry.eventlog import Line
+
+NO_CLAIMS = "there are no resource claims"
+NOTHING_PREPARED = "no device was prepared for a claim"
+
+Report = Callable[[Line, str], None]
+"""Called with the line that broke the rule and a sentence with the two values that disagree."""
+
+
+class Calm:
+    """Since when nothing is being broken; rules with a grace count their time from there. A link that lost messages is
+    whole again once whoever sent the last of them has noticed."""
+
+    def __init__(self) -> None:
+        self._faults: dict[str, bool] = {}
+        self._since_s = 0.0
+
+    def take(self, line: Line) -> None:
+        """Follow faults, heals and starts. A killed process is healed by its next start."""
+        target = str(line.data.get("target", "")) if line.ev != "proc.start" else line.comp
+        if target.startswith("clock/"):
+            return  # a wall clock that is off excuses nothing (FM-A13)
+        if line.ev == "fault.inject":
+            self._faults[target] = any(line.data.get(name) for name in ("cut", "loss", "drop"))
+            return
+        loses = self._faults.pop(target, False)
+        self._since_s = max(self._since_s, line.mono_ns / 1e9 + (CALL_DEADLINE_S if loses else 0.0))
+
+    def lasted_s(self, since_s: float, now_s: float) -> float:
+        """Return for how long, without faults, something that began at `since_s` has been so."""
+        return 0.0 if self._faults else now_s - max(since_s, self._since_s)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What checks share. `is_volatile`: the store forgets everything when its process ends."""
+
+    switches: Switches
+    view: View
+    calm: Calm
+    is_volatile: bool = False
+
+
+class Check:
+    """One invariant. `events`: the lines it wants to see; none means all of them.
+
+    `kinds`: whose changes it is shown; none means all objects'. Each is already part of the view.
+    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
+    """
+
+    id = ""
+    events: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    why_not = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.view, self.switches = context, context.view, context.switches
+
+    def take(self, line: Line, report: Report) -> None:
+        """Look at one line; of the store, at the change that it records, unless that is known."""
+        commit = self.view.commit
+        if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
+            self._committed(line, commit, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None: ...
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Look at the whole, about once a second of the log's time; `line` is the newest."""
+
+    def unfinished(self, now_s: float) -> str:
+        """Return what is wrong but within its grace when the log ends, so that nothing can be said of it; or ""."""
+        return ""
+
+
+class Wrong(NamedTuple):
+    """Something that is wrong now: what to report after the grace, and what to say of a log that ends before."""
+
+    key: Hashable
+    report: str
+    unfinished: str
+
+
+class Graced(Check, ABC):
+    """An invariant that may be broken for `grace_s`; only time without faults counts. `since`: from when, by key."""
+
+    grace_s = 0.0
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.since: dict[Hashable, float] = {}
+
+    @abstractmethod
+    def wrong(self, now_s: float) -> Iterator[Wrong]:
+        """Yield what is wrong now, all of it in `since`."""
+
+    def note(self, keys: Iterable[Hashable], now_s: float) -> None:
+        """Have these, and nothing else, be wrong: those that are new since now."""
+        self.since = {key: self.since.get(key, now_s) for key in keys}
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Report what has been wrong for longer than the grace."""
+        now_s = line.mono_ns / 1e9
+        for each in list(self.wrong(now_s)):
+            if self.context.calm.lasted_s(self.since[each.key], now_s) > self.grace_s:
+                report(line, each.report)
+                self.reported(each.key, now_s)
+
+    def reported(self, key: Hashable, now_s: float) -> None:
+        """Count anew for what was reported."""
+        self.since[key] = now_s
+
+    def unfinished(self, now_s: float) -> str:
+        """Return the first that is wrong, for how long, and how long it may be."""
+        for each in self.wrong(now_s):
+            lasted_s = max(0.0, self.context.calm.lasted_s(self.since[each.key], now_s))
+            lasted = f"for {lasted_s:.1f} s without faults of {self.grace_s:g} s allowed"
+            return f"the run ended within the grace: {each.unfinished}, {lasted}"
+        return ""
+
+
+class Departed:
+    """Uids of removed objects, kept for a while: lines about them may still come."""
+
+    def __init__(self, kept: int = 10_000) -> None:
+        self._kept = kept
+        self._uids: dict[str, None] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def add(self, uid: str) -> str:
+        """Remember one; return the one to forget for it, or ""."""
+        self._uids[uid] = None
+        if len(self._uids) <= self._kept:
+            return ""
+        oldest = next(iter(self._uids))
+        del self._uids[oldest]
+        return oldest
+
+
+def uid_of(line: Line) -> str:
+    """Return the uid of the line's object, or ""."""
+    return line.obj.get("uid", "") if line.obj else ""

@@ -1,0 +1,49 @@
+"""I9: no devices are deallocated that a pod uses."""
+
+from lab.scenarios.invariants.check import NO_CLAIMS, Check, Context, Departed, Report, uid_of
+from lab.scenarios.invariants.view import Commit
+from services.telemetry.eventlog import Line
+
+
+class NoRunningPodLosesDevices(Check):
+    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs. A pod that was
+    removed by force does not count: no component can wait for the end of what is not there any more."""
+
+    id = "I9"
+    why_not = NO_CLAIMS
+    events = ("store.commit", "kubelet.start", "kubelet.stop", "node.boot")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._running: dict[str, str] = {}
+        self._forced = Departed()
+
+    def take(self, line: Line, report: Report) -> None:
+        """Know what runs, and look at every claim that loses its devices."""
+        match line.ev:
+            case "kubelet.start":
+                self._running[uid_of(line)] = line.node
+            case "kubelet.stop":
+                self._running.pop(uid_of(line), None)
+            case "node.boot":
+                self._running = {uid: node for uid, node in self._running.items() if node != line.node}
+            case _:
+                super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.is_replayed:
+            return
+        if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):
+            self._forced.add(commit.content.uid)
+        if commit.kind == "ResourceClaim":
+            self.why_not = ""
+        if commit.kind != "ResourceClaim" or commit.before is None or commit.before.granted is None:
+            return
+        if commit.after is not None and commit.after.granted is not None:
+            return
+        lost = f"claim {commit.content.name} lost its devices"
+        if commit.after is not None and commit.after.consumers:
+            report(line, f"{lost} and is reserved for {commit.after.consumers}")
+        for uid in commit.before.consumers:
+            if uid in self._running and uid not in self._forced:
+                report(line, f"{lost} while pod {uid} runs on {self._running[uid]}")

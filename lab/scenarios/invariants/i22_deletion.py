@@ -1,0 +1,35 @@
+"""I22: what is being deleted is deleted, and never comes back."""
+
+from lab.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from services.telemetry.eventlog import Line
+
+
+class DeletionIsOneWay(Check):
+    """I22: deletionTimestamp is never unset or moved later; a removed uid never comes back."""
+
+    id = "I22"
+    events = ("store.commit",)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._deletion: dict[str, str] = {}
+        self._removed = Departed(100_000)
+
+    def take(self, line: Line, report: Report) -> None:
+        """Follow deletion timestamps (RFC 3339 in UTC compare as texts)."""
+        if line.data.get("replayed"):
+            return
+        uid, stamp = uid_of(line), str(line.data.get("deletion") or "")
+        if uid in self._removed:
+            report(line, "a removed uid came back")
+        before = self._deletion.get(uid, "")
+        if line.data.get("type") == "DELETED":
+            self._removed.add(uid)
+            self._deletion.pop(uid, None)
+            return
+        if before and not stamp:
+            report(line, f"deletionTimestamp {before} was unset")
+        elif before and stamp > before:
+            report(line, f"deletionTimestamp moved from {before} to {stamp}")
+        if stamp:
+            self._deletion[uid] = stamp

@@ -1,0 +1,99 @@
+"""What became of resizes: who asked for another size, how long it took, and what it cost others. Pure.
+
+It observes pod changes with the time they were seen, and the schedulers' lines in the event log. A resize begins when
+the spec of a pod on a node asks for other resources than before, and is met when the node reports them as actual; one
+that replaces another goes on waiting, and one that is taken back was never met.
+"""
+
+from dataclasses import dataclass, field
+
+from lab.scenarios.measures import quantile
+from services.api.kinds.pod import Pod
+from services.api.podresources import Amounts, as_actual, as_allocated, pod_requests
+from services.reconcile.controller import Change
+from services.telemetry.eventlog import Line
+
+
+class Preemptions:
+    """What schedulers preempted for resizes. `victims`: uids of pods; `attempts`: cycles of deferred resizes."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.victims: dict[str, None] = {}
+
+    def take(self, line: Line) -> None:
+        """Note an attempt to preempt for a resize, or a victim, for any pod."""
+        if line.ev == "sched.resize":
+            self.attempts += 1
+        elif line.ev == "sched.victim" and line.obj is not None:
+            self.victims[line.obj["uid"]] = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """`since_s`: when the resize that is not done yet began, None without one; `had`: what the pod had then."""
+
+    pod: Pod
+    since_s: float | None = None
+    had: Amounts = field(default_factory=dict)
+
+
+class Resizes:
+    """All resizes of a run. `met_s`: how long each took that came true."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.met_s: list[float] = []
+        self._pods: dict[str, _Known] = {}
+
+    def observe(self, change: Change[Pod], now_s: float) -> None:
+        """Take one change of a pod, seen at `now_s`."""
+        pod = change.new
+        if pod is None or not pod.spec.node_name:
+            return
+        known = self._pods.get(pod.metadata.uid)
+        if known is None:
+            self._pods[pod.metadata.uid] = _Known(pod)
+            return
+        before, known.pod = known.pod, pod
+        is_same = before.metadata.generation == pod.metadata.generation
+        if is_same and known.since_s is None:
+            return
+        try:
+            self._follow(known, before, is_same, now_s)
+        except ValueError:  # a malformed quantity is nothing that could come true
+            return
+
+    def _follow(self, known: _Known, before: Pod, is_same: bool, now_s: float) -> None:
+        desired, actual = pod_requests(known.pod), pod_requests(as_actual(known.pod))
+        if not is_same and known.since_s is None and desired != pod_requests(before):
+            self.asked += 1
+            known.since_s, known.had = now_s, pod_requests(as_actual(before))
+        if known.since_s is not None and actual == desired:
+            if actual != known.had:
+                self.met_s.append(now_s - known.since_s)
+            known.since_s = None
+
+    def allocated(self, uid: str) -> Amounts:
+        """Return what the pod was allocated when it was seen last; nothing of a pod that never had a node."""
+        known = self._pods.get(uid)
+        try:
+            return {} if known is None else pod_requests(as_allocated(known.pod))
+        except ValueError:
+            return {}
+
+
+def resize_measures(resizes: Resizes, preemptions: Preemptions) -> dict[str, float | None]:
+    """Return the figures by name; times in seconds, CPU in cores, memory in GiB. `victims` were evicted by a scheduler,
+    for a resize or for a new pod; the capacity is what they were allocated."""
+    lost = [resizes.allocated(uid) for uid in preemptions.victims]
+    return {
+        "victims": float(len(lost)),
+        "evicted_cpu": sum(amounts.get("cpu", 0) for amounts in lost) / 1000,
+        "evicted_memory_gib": sum(amounts.get("memory", 0) for amounts in lost) / 2**30,
+        "resizes_asked": float(resizes.asked),
+        "resizes_met": float(len(resizes.met_s)),
+        "time_to_resized_p50_s": quantile(resizes.met_s, 0.50),
+        "time_to_resized_p99_s": quantile(resizes.met_s, 0.99),
+        "resize_attempts": float(preemptions.attempts),
+    }

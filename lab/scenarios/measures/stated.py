@@ -1,0 +1,186 @@
+"""The measures that a scenario states, from their lines to their values. Pure.
+
+    measure placed = pods.filter(p, p.status.phase == "Running").size()
+    measure spare_nodes
+
+The first is an expression in CEL (`expression`), the second is a package's (`packages`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lab.scenarios.measures.entry import MeasureEntry
+from lab.scenarios.measures.expression import Expression, parse_measure, plurals
+from lab.scenarios.measures.history import History, PodHistory
+from lab.scenarios.measures.packages import package_measure
+from lab.scenarios.measures.placement import Placement
+from lab.scenarios.measures.queue_pools import QueuePools
+from lab.scenarios.measures.recorded import Recorded, Wanted
+from lab.scenarios.measures.register import Measure
+from services.api.cel.values import EvaluationError
+from services.api.resources import resources
+
+_TIMES: Final = {
+    "bound": "bound_s",
+    "running": "running_s",
+    "ready": "ready_s",
+    "failed": "failed_s",
+    "rejected": "rejected_s",
+    "deleted": "leaving_s",
+}
+"""What a pod's `at` has beside `created` and `gone`, by the fields of its history."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A measure of a scenario: an expression, or a package's entry."""
+
+    measure: Measure
+    how: Expression | MeasureEntry
+
+    @property
+    def wanted(self) -> Wanted:
+        """What has to be kept of a run for it."""
+        how = self.how
+        if isinstance(how, MeasureEntry):
+            return _wanted(how.objects, how.objects, how.versions, how.lines)
+        named = how.at_end | how.created
+        return _wanted(how.at_end, how.created, named if how.has_versions else (), how.events)
+
+
+def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]) -> Wanted:
+    def wire(names: Iterable[str]) -> frozenset[str]:
+        return frozenset(plurals()[name] for name in names)
+
+    return Wanted(wire(at_end), wire(created), wire(versions), frozenset(events))
+
+
+def stated(text: str, followed: Callable[[str], bool]) -> Stated:
+    """Return the measure that the rest of a line states. `followed`: whether scenarios follow a resource (wire name).
+
+    Raises: ValueError that names the measure, the word and what is legal.
+    """
+    measure, expression = parse_measure(text)
+    found: Stated
+    if expression is None:
+        entry, about = package_measure(measure.name)
+        found = Stated(about, entry)
+    else:
+        found = Stated(measure, expression)
+    wanted = found.wanted
+    for name in sorted(wanted.at_end | wanted.created | wanted.versions):
+        if not followed(name):
+            raise ValueError(f"measure {measure.name}: scenarios do not follow {resources()[name].plural}")
+    return found
+
+
+def wanted_by(measures: Iterable[Stated]) -> Wanted:
+    """Return what has to be kept for all of them."""
+    all_of_them = [each.wanted for each in measures]
+    return Wanted(
+        frozenset().union(*(each.at_end for each in all_of_them)),
+        frozenset().union(*(each.created for each in all_of_them)),
+        frozenset().union(*(each.versions for each in all_of_them)),
+        frozenset().union(*(each.events for each in all_of_them)),
+    )
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """Implements `entry.RunView`, and gives expressions their variables. `started_s`: on the log's clock."""
+
+    history: History
+    placement: Placement
+    queue: QueuePools
+    recorded: Recorded
+    started_s: float
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took."""
+        return self.recorded.duration_s
+
+    @property
+    def pods(self) -> Sequence[PodHistory]:
+        """All pods that ever were."""
+        return tuple(self.history.pods.values())
+
+    def objects(self, plural: str) -> list[dict[str, Any]]:
+        """Return what was stored at the end. Raises: ValueError for what is not followed."""
+        return self._with_more(plural, self.recorded.at_end(self._followed(plural)))
+
+    def created(self, plural: str) -> list[dict[str, Any]]:
+        """Return all that ever were. Raises: ValueError for what is not followed."""
+        return self._with_more(plural, self.recorded.created(self._followed(plural)))
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of an event. Raises: ValueError for one that is not kept."""
+        if event not in self.recorded.wanted.events:
+            raise ValueError(f"it reads lines of {event!r}, which it does not declare in `lines`")
+        return self.recorded.lines(event, self.started_s)
+
+    def _followed(self, plural: str) -> str:
+        name = plurals().get(plural, plural)
+        if name not in self.recorded.followed:
+            raise ValueError(f"it reads {plural!r}, which it does not declare in `objects`")
+        return name
+
+    def _with_more(self, plural: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if plural == "pods":
+            return [self._pod(each) for each in objects]
+        if plural == "nodes":
+            return [{**each, **self.placement.node(each["metadata"]["name"])} for each in objects]
+        return objects
+
+    def _pod(self, document: dict[str, Any]) -> dict[str, Any]:
+        uid = document["metadata"]["uid"]
+        known = self.history.pods.get(uid)
+        if known is None:
+            return {**document, "role": "", "nodes": [], "queue": dict(self.queue.of(uid))}
+        times = {name: at for name, of in _TIMES.items() if (at := getattr(known, of)) is not None}
+        return {
+            **document,
+            "at": {**document["at"], **times},
+            "role": known.role,
+            "nodes": list(known.nodes),
+            "queue": dict(self.queue.of(uid)),
+        }
+
+    def values(self, measures: Iterable[Stated]) -> tuple[dict[str, float | None], dict[str, str]]:
+        """Return the figures by name, and why there is none of those that could not be computed."""
+        found: dict[str, float | None] = {}
+        errors: dict[str, str] = {}
+        for each in measures:
+            name = each.measure.name
+            found[name] = None
+            try:
+                found[name] = self._value(each.how)
+            except EvaluationError as error:
+                errors[name] = f"measure {name}: {error}"
+            except Exception as error:  # whatever a package raises: the run is not lost for it
+                errors[name] = f"measure {name} of {each.measure.source}: {type(error).__name__}: {error}"
+        return found, errors
+
+    def _value(self, how: Expression | MeasureEntry) -> float | None:
+        if isinstance(how, Expression):
+            return how.value(self._variables(how))
+        found: Any = how.compute(self)
+        if found is None:
+            return None
+        if (
+            isinstance(found, bool)
+            or not isinstance(found, int | float)
+            or found != found
+            or abs(found) == float("inf")
+        ):
+            raise TypeError(f"it returned {found!r}, want a number or None")
+        return float(found)
+
+    def _variables(self, how: Expression) -> Mapping[str, Any]:
+        return {
+            **{plural: self.objects(plural) for plural in sorted(how.at_end)},
+            **{f"created.{plural}": self.created(plural) for plural in sorted(how.created)},
+            "lines": {event: self.lines(event) for event in sorted(how.events)},
+            "seconds": self.seconds,
+        }

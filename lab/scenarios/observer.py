@@ -1,0 +1,180 @@
+"""The runner's own view of the cluster: informers over what a scenario may ask about, and the pods' history.
+
+It watches as an administrator over a link without latency, so what it sees is what is stored.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from lab.scenarios.measures.device_use import DeviceUse
+from lab.scenarios.measures.history import History
+from lab.scenarios.measures.placement import Placement
+from lab.scenarios.measures.recorded import Recorded
+from services.api.errors import NotFound
+from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceslice import ResourceSlice
+from services.api.meta import AnyObject, Document, Resource, View
+from services.api.resources import resources
+from services.api.seams import Clock, Random
+from services.api.wire import Api
+from services.client.informer import Informer
+from services.reconcile.controller import Change
+
+LEASES = "leases.coordination.k8s.io"
+POD_GROUPS = "podgroups.scheduling.k8s.io"
+RESOURCES = tuple(
+    name for name, each in resources().items() if name not in ("secrets", DEFINITIONS) and not each.is_of_clients
+)
+SLICES = "resourceslices.resource.k8s.io"
+VIEWS: dict[str, type[View]] = {
+    "pods": Pod,
+    "nodes": Node,
+    POD_GROUPS: PodGroup,
+    CLAIMS: ResourceClaim,
+    SLICES: ResourceSlice,
+}
+NAMESPACES = {LEASES: "kube-system"}
+"""What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
+
+
+class Observer:
+    """Implements `expectation.World`; call `on_change` to hear that something changed. `recorded`: what a scenario's
+    own measures read."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        random: Random,
+        recorded: Recorded | None = None,
+        defined: Iterable[Resource] = (),
+        arrivals: dict[int, float] | None = None,
+    ) -> None:
+        """`defined`: kinds that definitions define, to be followed as well. `arrivals`: where it is noted when each
+        version of a pod was seen."""
+        self.history, self.placement, self.device_use = History(), Placement(), DeviceUse()
+        self.recorded = recorded if recorded is not None else Recorded()
+        self.started_s = clock.now()
+        self._clock, self._arrivals = clock, arrivals
+        self._ended_s: float | None = None
+        self._informers: dict[str, Informer[Any]] = {}
+        self._created: dict[str, dict[str, str]] = {}
+        self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {}
+        self._handlers: list[Callable[[str], None]] = []
+        followed: list[str | Resource] = [*RESOURCES, *defined]
+        for resource in followed:
+            name = resource if isinstance(resource, str) else resource.name
+            self._created[name], self._decoded[name] = {}, {}
+            view = VIEWS.get(name, AnyObject)
+            place = NAMESPACES.get(name, "")
+            informer: Informer[Any] = Informer(
+                api, view, clock=clock, random=random, resource=resource, namespace=place
+            )
+            informer.on_change(self._handler(name))
+            self._informers[name] = informer
+
+    def _handler(self, resource: str) -> Callable[[Change[Any]], None]:
+        created = self._created[resource]
+        is_recorded = resource in self.recorded.followed
+
+        def on_change(change: Change[Any]) -> None:
+            meta = change.object.metadata
+            created.setdefault(meta.uid, meta.name)
+            if is_recorded:
+                document = partial(self._informers[resource].lister.document, meta.key)
+                self.recorded.observe(resource, meta.uid, self.now_s, document, is_gone=change.new is None)
+            if resource == "pods":
+                if self._arrivals is not None:
+                    self._arrivals[change.rv] = self.now_s
+                self.history.observe(change, self.now_s)
+                self.placement.on_pod(change, self.now_s)
+            elif resource == "nodes":
+                self.placement.on_node(change, self.now_s)
+            elif resource == SLICES:
+                self.device_use.on_slice(change, self.now_s)
+            elif resource == CLAIMS:
+                self.device_use.on_claim(change, self.now_s)
+            elif resource == POD_GROUPS:
+                self.history.observe_group(change, self.now_s)
+            for handler in self._handlers:
+                handler(resource)
+
+        return on_change
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the observer began, until the end of the run."""
+        return self._clock.now() - self.started_s if self._ended_s is None else self._ended_s
+
+    def end(self) -> None:
+        """Have it be this moment from now on: what is seen later had happened by now."""
+        self._ended_s = self.now_s
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """Call `handler(resource)` after every change; it must not wait."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers.values():
+                group.create_task(informer.run())
+
+    def list_again(self, resources: Iterable[str]) -> None:
+        """Take the state of these resources anew, in place of the changes that their watches still owe."""
+        for resource in resources:
+            self._informers[resource].list_again()
+
+    async def wait_until_synced(self) -> None:
+        """Return when everything has been seen once."""
+        for informer in self._informers.values():
+            await informer.wait_until_synced()
+
+    async def wait_until_rv(self, rv: int, resource: str) -> None:
+        """Return when this resource has been seen up to that version."""
+        if resource in self._informers:
+            await self._informers[resource].wait_until_rv(rv)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that are followed, by wire name."""
+        return tuple(self._informers)
+
+    def version(self, resources: Iterable[str]) -> int:
+        """Return the version up to which everything of these resources was seen."""
+        return min((self._informers[each].last_rv for each in resources if each in self._informers), default=0)
+
+    def gaps(self) -> tuple[str, ...]:
+        """Return of which resources changes were not seen one by one, because the state had to be taken anew."""
+        return tuple(
+            f"{resource}: listed again at version {until}; changes after version {since} were not seen one by one"
+            for resource, informer in self._informers.items()
+            for since, until in informer.taken_anew
+        )
+
+    def documents(self, resource: str) -> Iterable[Document]:
+        """Return what is stored now; each version is decoded once. Raises: NotFound for a kind that is not followed."""
+        if resource not in self._informers:
+            raise NotFound(f"{resource}: no such kind is served; `enable-crds` serves KWOK's")
+        lister, decoded = self._informers[resource].lister, self._decoded[resource]
+        found: list[Document] = []
+        for view in lister.all():
+            key, rv = view.metadata.key, view.metadata.rv
+            held = decoded.get(key)
+            if held is None or held[0] != rv:
+                document = lister.document(key)
+                if document is None:
+                    continue
+                held = decoded[key] = (rv, document)
+            found.append(held[1])
+        return found
+
+    def created(self, resource: str) -> Iterable[str]:
+        """Return the names of all objects ever seen of a resource."""
+        return self._created[resource].values()

@@ -1,0 +1,175 @@
+"""A state of the store at a version, as a simulated mesh can begin from it: its objects and its nodes.
+
+What is in no object is made up as nearly as the objects say: each node from its Node, what runs on it from the
+statuses of its pods. Pure but for reading and writing the file.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kubelet.dra.emulated.files import published
+from kubelet.node.definition import NodeDefinition
+from lab.recordings.format import Parts
+from services.api.errors import UNREADABLE
+from services.api.kinds.resourceslice import SLICES
+from services.api.meta import Document
+from services.api.times import format_micro_time, parse_time
+
+KIND, API_VERSION = "State", "keplab.dev/v1"
+PODS, NODES, LEASES = "pods", "nodes", "leases.coordination.k8s.io"
+STANDARD_LABELS = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/")
+"""How labels begin that a kubelet gives its node itself."""
+OWN_TAINTS = ("node.kubernetes.io/",)
+"""How taints begin that controllers set and take away again."""
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+class StateError(ValueError):
+    """A state that cannot be used; the message says why."""
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object as it is stored; `resource` is its wire name."""
+
+    resource: str
+    document: Document
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All objects at version `rv`, and when that was by the wall's clock, seconds since the epoch.
+
+    `parts` are known otherwise than from the objects: definitions of nodes, for example. `switches`: NAME=VALUE, as the
+    mesh had them. `is_of_run`: it is a moment of a run, whose components drew with a seed.
+    """
+
+    rv: int
+    wall_s: float
+    objects: tuple[StoredObject, ...]
+    parts: Parts = Parts()
+    switches: tuple[str, ...] = ()
+    is_of_run: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digits that follow from the version and from all uids.
+
+        What a simulation that begins here draws follows from them as well as from its seed. So it never draws again
+        what was drawn on the way to this state."""
+        uids = sorted(str(each.document["metadata"].get("uid", "")) for each in self.objects)
+        return hashlib.sha256(f"{self.rv}/{','.join(uids)}".encode()).hexdigest()[:16]
+
+    def of(self, resource: str) -> list[Document]:
+        """Return the objects of a kind, by its wire name."""
+        return [each.document for each in self.objects if each.resource == resource]
+
+    def definitions(self) -> list[Document]:
+        """Return a definition of every node, with emulated drivers that publish what is published of its devices.
+
+        Raises: StateError naming the node and the field."""
+        drivers = drivers_by_node(self.of(SLICES))
+        found = []
+        for node in self.of(NODES):
+            name = node["metadata"]["name"]
+            of_it = {"drivers": drivers[name]} if name in drivers else {}
+            found.append({**defined_by(node), **of_it, **self.parts.nodes.get(name, {})})
+        for definition in found:
+            try:
+                NodeDefinition.parse(definition)
+            except ValueError as error:
+                raise StateError(str(error)) from None
+        return found
+
+
+def defined_by(node: Document) -> Document:
+    """Return the definition of a node that reports what this Node does."""
+    metadata, capacity = node["metadata"], (node.get("status") or {}).get("capacity") or {}
+    labels = metadata.get("labels") or {}
+    made: Document = {
+        "name": metadata["name"],
+        "labels": {name: value for name, value in labels.items() if not name.startswith(STANDARD_LABELS)},
+        "taints": [
+            {name: taint[name] for name in ("key", "value", "effect") if taint.get(name)}
+            for taint in (node.get("spec") or {}).get("taints") or ()
+            if not taint["key"].startswith(OWN_TAINTS)
+        ],
+        "zone": labels.get(ZONE, ""),
+        "region": labels.get(REGION, ""),
+        "cpu": str(capacity.get("cpu", "8")),
+        "memory": str(capacity.get("memory", "32Gi")),
+        "ephemeralStorage": str(capacity.get("ephemeral-storage", "100Gi")),
+        "pods": int(capacity.get("pods", 110)),
+    }
+    extended = {name: text for name, text in capacity.items() if "/" in name and str(text).isdigit() and int(text)}
+    if extended:
+        made["extended"] = {name: int(text) for name, text in extended.items()}
+    return made
+
+
+def drivers_by_node(slices: Iterable[Document]) -> dict[str, list[Document]]:
+    """Return by node the drivers that publish these ResourceSlices; devices that several nodes reach have none here,
+    nor have pools that are not complete."""
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for each in slices:
+        spec = each.get("spec") or {}
+        if spec.get("nodeName"):
+            groups.setdefault((str(spec["nodeName"]), str(spec.get("driver"))), []).append(each)
+    found: dict[str, list[Document]] = {}
+    for (node, _), of in sorted(groups.items()):
+        try:
+            found.setdefault(node, []).append(published(sorted(of, key=lambda each: str(each["metadata"]["name"]))))
+        except ValueError:
+            continue
+    return found
+
+
+def newest_moment(objects: Iterable[StoredObject]) -> float:
+    """Return the newest time in any object, 0 for none: nodes renew Leases every few seconds."""
+    texts = []
+    for each in objects:
+        texts.append(each.document["metadata"].get("creationTimestamp"))
+        if each.resource == LEASES:
+            texts.append((each.document.get("spec") or {}).get("renewTime"))
+    return max((parse_time(text) for text in texts if text), default=0.0)
+
+
+def read_state(path: Path) -> State:
+    """Return the state in a file that `write_state` wrote. Raises: StateError naming the file and what is wrong."""
+    try:
+        raw = path.read_bytes()
+        document = msgspec.json.decode(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        if not isinstance(document, dict) or document.get("kind") != KIND:
+            raise StateError(f"{path}: want a file with kind {KIND} of {API_VERSION}, as `keplab fork --save` makes it")
+        objects = tuple(StoredObject(each["resource"], each["object"]) for each in document["items"])
+        rv = int(document["metadata"]["resourceVersion"])
+        return State(
+            rv=rv,
+            wall_s=parse_time(document["time"]),
+            objects=objects,
+            parts=msgspec.convert(document.get("parts") or {"nodes": document.get("nodes") or {}}, Parts),
+            switches=tuple(document.get("switches") or ()),
+        )
+    except OSError as error:
+        raise StateError(f"{path}: {error.strerror or error}") from None
+    except StateError:
+        raise
+    except (*UNREADABLE, LookupError, TypeError, ValueError, EOFError) as error:
+        raise StateError(f"{path}: {error}") from None
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write a state: JSON, compressed where the name ends in .gz. Raises: OSError."""
+    document = {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": {"resourceVersion": str(state.rv)},
+        "time": format_micro_time(state.wall_s),
+        "switches": list(state.switches),
+        "parts": state.parts,
+        "items": [{"resource": each.resource, "object": each.document} for each in state.objects],
+    }
+    text = msgspec.json.encode(document)
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)

@@ -1,0 +1,169 @@
+"""The containers of a compose project, broken through the engine's own client: killed, paused, cut off.
+
+Containers are found by compose's labels, so compose itself, its files and its version do not matter.
+"""
+
+import asyncio
+import io
+import json
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.scenarios.mesh import NotPossible
+from services.runtime.config import MeshError
+
+PROJECT, SERVICE = "com.docker.compose.project", "com.docker.compose.service"
+GRPC_PORT = "7443/tcp"
+COMMAND_MAX_S = 60.0
+OWNER = 10001
+"""Of everything in the volumes (Dockerfile)."""
+KILLED_S = 0.2
+"""How long a container that was killed stays away, unless the scenario says otherwise."""
+COMPONENTS = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
+
+
+@dataclass(frozen=True)
+class Container:
+    """`name`: as a scenario names it, `scheduler` or `kubelet/3f2a…` by its host name."""
+
+    id: str
+    name: str
+    service: str
+    networks: tuple[str, ...]
+    is_running: bool = True
+
+
+class Containers:
+    """The containers of one project. `docker`: the engine's client."""
+
+    def __init__(self, project: str, docker: str = "docker") -> None:
+        self.project, self._docker = project, docker
+        self._cut: dict[str, tuple[str, ...]] = {}
+
+    def run(self, *words: str, given: bytes = b"") -> str:
+        """Return what the engine's client prints; `given`: what it reads. Raises: MeshError with the last line of what
+        it says."""
+        try:
+            done = subprocess.run([self._docker, *words], capture_output=True, timeout=COMMAND_MAX_S, input=given)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MeshError(f"{self._docker} {words[0]}: {error}") from None
+        if done.returncode:
+            said = (done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}").splitlines()[-1]
+            raise MeshError(f"{self._docker} {words[0]}: {said}")
+        return done.stdout.decode(errors="replace").strip()
+
+    def _inspected(self) -> list[dict[str, Any]]:
+        ids = self.run("ps", "-aq", "--filter", f"label={PROJECT}={self.project}").split()
+        return list(json.loads(self.run("inspect", *ids))) if ids else []
+
+    def found(self) -> dict[str, Container]:
+        """Return the containers of components by name. Raises: MeshError when the project has none."""
+        found: dict[str, Container] = {}
+        for each in self._inspected():
+            service = each["Config"]["Labels"].get(SERVICE, "")
+            if service not in COMPONENTS or each["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
+                continue
+            name = f"kubelet/{each['Config']['Hostname']}" if service == "kubelet" else service
+            networks, state = tuple(each["NetworkSettings"]["Networks"]), each.get("State") or {}
+            found[name] = Container(each["Id"], name, service, networks, state.get("Running", True))
+        if not found:
+            raise MeshError(f"no container belongs to the compose project {self.project!r}; docker compose ls has them")
+        return found
+
+    def setting(self, service: str, variable: str) -> str:
+        """Return an environment variable of a service's container, "" without one."""
+        for each in self._inspected():
+            if each["Config"]["Labels"].get(SERVICE) == service:
+                words = (word.partition("=") for word in each["Config"]["Env"] or ())
+                return next((value for name, _, value in words if name == variable), "")
+        return ""
+
+    def server(self) -> str:
+        """Return where the API server's gRPC port is published. Raises: MeshError."""
+        container = self.found().get("apiserver")
+        published = self.run("port", container.id, GRPC_PORT).splitlines() if container else []
+        if not published:
+            raise MeshError(f"project {self.project!r} publishes no port {GRPC_PORT} of a container apiserver")
+        return published[0]
+
+    def healthy(self) -> set[str]:
+        """Return the ids of the containers that are healthy."""
+        states = {each["Id"]: each.get("State") or {} for each in self._inspected()}
+        return {each for each, state in states.items() if (state.get("Health") or {}).get("Status") == "healthy"}
+
+    def _setup(self) -> dict[str, Any]:
+        """Return the container that has all volumes of credentials, and that of switches. Raises: MeshError."""
+        for each in self._inspected():
+            labels = each["Config"]["Labels"]
+            if labels.get(SERVICE) == "setup" and labels.get("com.docker.compose.oneoff") != "True":
+                return each
+        raise MeshError(f"project {self.project!r} has no container setup, whose volumes have the credentials")
+
+    def has_volume(self, path: str) -> bool:
+        """Whether `setup` has a volume there. Raises: MeshError."""
+        return any(mount.get("Destination") == path for mount in self._setup().get("Mounts") or ())
+
+    def copy(self, path: str, target: Path) -> None:
+        """Copy a folder out of `setup`. Raises: MeshError."""
+        self.run("cp", f"{self._setup()['Id']}:{path}/.", str(target))
+
+    def texts(self, path: str) -> dict[str, str]:
+        """Return the files of a folder of `setup` by name. Raises: MeshError."""
+        with tempfile.TemporaryDirectory(prefix="keplab-texts-") as folder:
+            self.copy(path, Path(folder))
+            return {each.name: each.read_text() for each in sorted(Path(folder).iterdir()) if each.is_file()}
+
+    def write(self, path: str, texts: Mapping[str, str]) -> None:
+        """Put files into a folder of `setup`, which its owner alone writes to. Raises: MeshError."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for name, text in texts.items():
+                header = tarfile.TarInfo(name)
+                header.size, header.mode, header.uid, header.gid = len(text.encode()), 0o600, OWNER, OWNER
+                archive.addfile(header, io.BytesIO(text.encode()))
+        self.run("cp", "-", f"{self._setup()['Id']}:{path}", given=packed.getvalue())
+
+    async def _do(self, *words: str) -> None:
+        try:
+            await asyncio.to_thread(self.run, *words)
+        except MeshError as error:
+            raise NotPossible(str(error)) from None
+
+    async def kill(self, container: Container, down_s: float | None) -> None:
+        """SIGKILL, and a start after that while: the engine's restart policy takes a kill by hand for a stop."""
+        await self._do("kill", "-s", "KILL", container.id)
+        await asyncio.sleep(KILLED_S if down_s is None else down_s)
+        await self._do("start", container.id)
+
+    async def restart(self, container: Container) -> None:
+        """SIGTERM, and a start."""
+        await self._do("restart", container.id)
+
+    async def pause(self, container: Container, duration_s: float) -> None:
+        """Freeze all its processes for that while."""
+        await self._do("pause", container.id)
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            await self._do("unpause", container.id)
+
+    def cut(self, container: Container, *, is_cut: bool) -> None:
+        """Take the container out of its networks, or put it back under its service's name; return when it is so.
+        Raises: MeshError."""
+        if is_cut and container.id not in self._cut:
+            self._cut[container.id] = container.networks
+            for network in container.networks:
+                self.run("network", "disconnect", network, container.id)
+        elif not is_cut:
+            for network in self._cut.pop(container.id, ()):
+                self.run("network", "connect", "--alias", container.service, network, container.id)
+
+    def heal(self, containers: Sequence[Container]) -> None:
+        """Put all back that were cut off. Raises: MeshError."""
+        for each in containers:
+            self.cut(each, is_cut=False)

@@ -1,0 +1,77 @@
+"""What is wrong with the machines of a mesh of processes: one file a process, written here and read there."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab.scenarios.mesh import Site
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import Identity, node_identity
+from services.api.wire import Api
+from services.runtime.faults.breaking import FaultFiles
+from services.runtime.machine import LATE_SUFFIX, LateRequest, Strike
+from services.runtime.supervisor import Supervisor
+from services.telemetry import kernel
+
+LOOK_S = 0.005
+LOOK_FOR_LATE_S = 0.05
+
+
+class StrikingFaultFiles(FaultFiles):
+    """The same for the processes of a supervisor, with what ends or stops one in the middle of something."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        super().__init__(supervisor.faults_file_of, supervisor.kill)
+        self._supervisor = supervisor
+        self._strikes = 0
+
+    async def struck(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
+        """Return once the process was ended or stopped at the site; a life that ends before is followed by the next."""
+        while True:
+            pid = self._supervisor.child(name).pid
+            if pid:
+                self._strikes += 1
+                strike = Strike(self._strikes, pid, site.name, site.count, kind)
+                self.set(name, strikes=(strike,))
+                try:
+                    while (state := _state(pid)) not in ("T", "Z", ""):  # noqa: ASYNC110  the kernel sends no notice
+                        await asyncio.sleep(LOOK_S)
+                finally:
+                    self.set(name, strikes=())
+                if (kind == "pause") == (state == "T"):
+                    return
+            await asyncio.sleep(LOOK_S)
+
+
+async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) -> None:
+    """Deliver the requests that their senders left in a folder, each when it is due, until cancelled.
+
+    A process that dies takes its connection with it, and what it had sent with that. What a scenario has arrive late
+    must arrive all the same, so it waits outside of all processes; its sender learns nothing of the answer.
+    """
+
+    def left() -> Iterator[LateRequest]:
+        for path in sorted(folder.glob(f"*{LATE_SUFFIX}")):
+            yield msgspec.json.decode(path.read_bytes(), type=LateRequest)
+            path.unlink()
+
+    async def deliver(late: LateRequest) -> None:
+        await asyncio.sleep(late.late_s)
+        with suppress(ApiError, UnknownOutcome):  # its sender is gone
+            await api(node_identity(late.node)).call(late.request)
+
+    async with asyncio.TaskGroup() as group:
+        while True:
+            for late in left():
+                group.create_task(deliver(late))
+            await asyncio.sleep(LOOK_FOR_LATE_S)
+
+
+def _state(pid: int) -> str:
+    """Return the letter that the kernel has for what a process does; "" when it is gone."""
+    found = kernel.state_and_parent(pid)
+    return found[0] if found is not None else ""

@@ -1,0 +1,215 @@
+"""Other switches for a mesh that runs in containers, for as long as an arm or a scenario wants them, and its own again.
+
+Every component reads a file in the volume `switches` besides what it was started with, and ends when the file changes
+(services/runtime/set_file.py); the engine starts the same container again, so nodes keep their slots. Only components
+whose switches change are touched. Who changes the file is on the host and has the engine's client (`EnginePlace`), or
+is in the mesh's network and has the volume (`VolumePlace`).
+"""
+
+import asyncio
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from lab.scenarios.mesh import MeshPlan, NotPossible
+from lab.scenarios.processes.containers import Container, Containers
+from lab.scenarios.switch_readers import switches_read_by
+from services.api.switches import Switches
+from services.runtime.components import CLAIM_CONTROLLER
+from services.runtime.config import MeshError
+from services.runtime.real import write_atomically
+from services.runtime.set_file import words_of
+
+FOLDER: Final = "/switches"
+COMPONENTS: Final = ("apiserver", "scheduler", "controllers", CLAIM_CONTROLLER, "kubelet")
+HEALTH_PORT: Final = 8081
+READY_MAX_S: Final = 90.0
+POLL_S: Final = 0.2
+ANSWER_MAX_S: Final = 5.0
+
+Words = tuple[str, ...]
+Address = tuple[str, int]
+
+
+class Place(Protocol):
+    """Where the files are."""
+
+    def read(self) -> dict[str, str]:
+        """Return the files' texts by component. Raises: MeshError."""
+
+    async def put(self, texts: Mapping[str, str]) -> None:
+        """Write these files and return when each of their components works with what it says. Raises: MeshError."""
+
+
+class MeshSwitches:
+    """What the components of one mesh have beyond what they were started with."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._current: dict[str, Words] = {}
+
+    async def set(self, wanted: Mapping[str, Words]) -> None:
+        """Have every component have these switches beyond its own, and return when all work. Raises: MeshError."""
+        found = {name: words_of(text) for name, text in (await asyncio.to_thread(self._place.read)).items()}
+        texts = {
+            name: ",".join(wanted.get(name, ())) for name in COMPONENTS if found.get(name, ()) != wanted.get(name, ())
+        }
+        # Before it is so: an interrupt meanwhile has them put back as well.
+        self._current = {name: words for name, words in wanted.items() if words}
+        # The API server first: whom it answers leaves in good order, and a kubelet that cannot reach it waits for it.
+        for is_server in (True, False):
+            if part := {name: text for name, text in texts.items() if (name == "apiserver") == is_server}:
+                await self._place.put(part)
+
+    async def add(self, component: str, words: Sequence[str]) -> None:
+        """Have one component have these switches over those it has. Raises: MeshError."""
+        own = Switches.parse((*self._current.get(component, ()), *words)).assignments
+        await self.set({**self._current, component: own})
+
+    async def put_back(self) -> None:
+        """Have all components have their own switches alone. Raises: MeshError."""
+        await self.set({})
+
+    def check(self) -> None:
+        """Raises: MeshError when something else has changed the switches meanwhile."""
+        found = {name: words_of(text) for name, text in self._place.read().items()}
+        for name in COMPONENTS:
+            if (now := found.get(name, ())) != (then := self._current.get(name, ())):
+                raise MeshError(
+                    f"something else has set the switches of {name} during the run: to {_listed(now)}, the run began "
+                    f"with {_listed(then)}"
+                )
+
+
+def _listed(words: Words) -> str:
+    return ",".join(words) or "its own"
+
+
+def wanted_by(plan: MeshPlan, own: Words) -> dict[str, Words]:
+    """Return what a plan wants each component to have beyond the mesh's `own`; who reads no such switch is left out.
+    Raises: NotPossible for switches of a single process."""
+    for name, _ in plan.own_switches:
+        if name not in COMPONENTS:
+            raise NotPossible(
+                f"set {name}: of a running mesh the components have switches, {', '.join(COMPONENTS)}; run it with "
+                "--processes or simulated"
+            )
+    read = {name: switches_read_by(name) for name in COMPONENTS}
+    found = Switches.parse(own)
+    wanted: dict[str, Words] = {}
+    for name in COMPONENTS:
+        switches = plan.switches_of(name)
+        chosen = {each for each in switches.chosen if each in read[name] or not any(each in r for r in read.values())}
+        if any(found[each] != switches[each] for each in chosen):
+            wanted[name] = tuple(text for text in switches.assignments if text.partition("=")[0] in chosen)
+    return wanted
+
+
+class EnginePlace:
+    """The volume as the engine's client reaches it; containers are restarted by it."""
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    def read(self) -> dict[str, str]:
+        """Return the files' texts by component. Raises: MeshError."""
+        return self._containers.texts(FOLDER)
+
+    async def put(self, texts: Mapping[str, str]) -> None:
+        """Write, restart, and wait until the engine finds them healthy. A container that does not run is left alone: it
+        reads its file when it is started. Raises: MeshError."""
+        await asyncio.to_thread(self._containers.write, FOLDER, texts)
+        found = [
+            each
+            for each in (await asyncio.to_thread(self._containers.found)).values()
+            if each.is_running and component_of(each.service) in texts
+        ]
+        try:
+            await asyncio.gather(*(self._containers.restart(each) for each in found))
+        except NotPossible as error:
+            raise MeshError(str(error)) from None
+        await self._healthy(found)
+
+    async def _healthy(self, containers: Sequence[Container]) -> None:
+        end_s = time.monotonic() + READY_MAX_S
+        names = {each.id: each.name for each in containers}
+        while waiting := set(names) - await asyncio.to_thread(self._containers.healthy):
+            if time.monotonic() > end_s:
+                named = ", ".join(sorted(names[each] for each in waiting))
+                raise MeshError(f"with other switches {named} did not become healthy within {READY_MAX_S:g} s")
+            await asyncio.sleep(POLL_S)
+
+
+class VolumePlace:
+    """The volume as a folder, in the network of the mesh. `addresses`: where the processes of a component have
+    `/configz`, none of those that do not run; `token`: of who may read it."""
+
+    def __init__(self, folder: Path, token: str, addresses: Callable[[str], list[Address]] | None = None) -> None:
+        self._folder, self._token, self._addresses = folder, token, addresses or addresses_by_name
+
+    def read(self) -> dict[str, str]:
+        """Return the files' texts by component. Raises: MeshError."""
+        paths = {name: self._folder / name for name in COMPONENTS}
+        try:
+            return {name: path.read_text() for name, path in paths.items() if path.exists()}
+        except OSError as error:
+            raise MeshError(f"{error.filename}: {error.strerror}") from None
+
+    async def put(self, texts: Mapping[str, str]) -> None:
+        """Write, and wait until as many processes as there were say that they have it. Raises: MeshError."""
+        counts = {name: len(await asyncio.to_thread(self._addresses, name)) for name in texts}
+        try:
+            for name, text in texts.items():
+                write_atomically(self._folder / name, text.encode())
+        except OSError as error:
+            raise MeshError(f"{error.filename}: {error.strerror}") from None
+        await asyncio.gather(*(self._taken(name, words_of(text), counts[name]) for name, text in texts.items()))
+
+    async def _taken(self, component: str, words: Words, count: int) -> None:
+        end_s = time.monotonic() + READY_MAX_S
+        while await asyncio.to_thread(self._count, component, words) < count:
+            if time.monotonic() > end_s:
+                raise MeshError(
+                    f"{component} did not take {_listed(words)} within {READY_MAX_S:g} s: it is not started again when "
+                    "it ends, or does not become ready"
+                )
+            await asyncio.sleep(POLL_S)
+
+    def _count(self, component: str, words: Words) -> int:
+        """Return how many processes are ready and have these words."""
+        return sum(self._has(address, words) for address in self._addresses(component))
+
+    def _has(self, address: Address, words: Words) -> bool:
+        try:
+            self._answer(address, "/readyz")
+            return tuple(json.loads(self._answer(address, "/configz"))["set_file"]) == words
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def _answer(self, address: Address, path: str) -> bytes:
+        # By its address: a server answers to no name but the loopback ones.
+        url = f"http://{address[0]}:{address[1]}{path}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"})
+        with urllib.request.urlopen(request, timeout=ANSWER_MAX_S) as answer:
+            return bytes(answer.read())
+
+
+def component_of(service: str) -> str:
+    """Return the component that a service of the compose file runs."""
+    return "apiserver" if service == "apiserver-2" else service
+
+
+def addresses_by_name(component: str) -> list[Address]:
+    """Return where the containers of a component are, as the network's names have it."""
+    found: list[Address] = []
+    for service in ("apiserver", "apiserver-2") if component == "apiserver" else (component,):
+        try:
+            known = socket.getaddrinfo(service, HEALTH_PORT, socket.AF_INET, socket.SOCK_STREAM)
+        except OSError:
+            continue
+        found += sorted({(str(address[0]), HEALTH_PORT) for *_, address in known})
+    return found

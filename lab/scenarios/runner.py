@@ -1,0 +1,289 @@
+"""Run a scenario against a mesh: act line by line, judge every expectation, watch every invariant.
+
+The same runner serves both forms of the mesh; only the clock differs. Nothing waits for a change or
+for a while: an expectation is judged again whenever something it could be about has changed.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lab.scenarios.freshness import JUDGED_WITHIN_S, Freshness, UntilVersion
+from lab.scenarios.measures.device_use import DeviceUse
+from lab.scenarios.measures.history import History
+from lab.scenarios.measures.placement import Placement
+from lab.scenarios.measures.recorded import Recorded
+from lab.scenarios.mesh import Mesh
+from lab.scenarios.observer import Observer
+from lab.scenarios.recording import RunRecorder
+from lab.scenarios.result import Judgement
+from lab.scenarios.script.context import ScenarioContext, substitute
+from lab.scenarios.script.expectation import Expectation, Judging
+from lab.scenarios.script.scenario import Scenario, Step
+from lab.scenarios.script.verbs import VERBS
+from lab.scenarios.seen import Ending, Seen
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import ADMIN
+from services.api.kwok.definitions import resource_of
+from services.client.client import Client
+
+SAMPLE_EVERY_S = 0.5
+
+
+@dataclass
+class ScenarioRun:
+    """One run: judgements in order, the pods' history, and what went wrong with the scenario itself."""
+
+    judgements: list[Judgement] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    placement: Placement = field(default_factory=Placement)
+    device_use: DeviceUse = field(default_factory=DeviceUse)
+    error: str = ""
+    is_mistake: bool = False
+    """Whether `error` is the scenario's own: it asked for something that cannot be."""
+    started_s: float = 0.0
+    """On the mesh's own clock; all other times count from here."""
+    ended_s: float = 0.0
+    seen: Seen | None = None
+    """How much of the store the observer saw; None of a simulation, whose observer sees everything."""
+    arrivals: dict[int, float] = field(default_factory=dict)
+    """When each version of a pod was seen, of a run of processes."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything expected was so and the scenario ran to its end."""
+        return not self.error and all(j.passed for j in self.judgements)
+
+
+class _Monitor:
+    """An `always` or `for` expectation: judged after every change until it fails or ends."""
+
+    def __init__(self, step: Step, expectation: Expectation, observer: Observer) -> None:
+        self._step, self._resource, self._observer = step, expectation.resource, observer
+        self._judging = Judging(expectation, observer)
+        self._failed_s: float | None = None
+        self._seen = ""
+        self._is_active = True
+        self._on_change(self._resource)
+        observer.on_change(self._on_change)
+
+    def _on_change(self, resource: str) -> None:
+        if not self._is_active or resource != self._resource:
+            return
+        holds, seen = self._judging.judge()
+        if holds:
+            self._seen = self._seen or seen
+        else:
+            self._is_active, self._failed_s, self._seen = False, self._observer.now_s, seen
+
+    def close(self) -> Judgement:
+        self._is_active = False
+        at_s = self._observer.now_s if self._failed_s is None else self._failed_s
+        return Judgement(self._step.line, self._step.text, self._failed_s is None, self._seen, at_s)
+
+
+Progress = Callable[[Observer, str], None]
+"""Called about twice a second of the mesh's time with the observer and the line being run."""
+
+
+Disturb = Callable[[Mesh, Observer, asyncio.Event], Awaitable[None]]
+"""Breaks things while the scenario is run, heals them, and may wait for rest afterwards; chaos is one.
+
+The event is set when the scenario's last line was run."""
+
+
+async def run_scenario(
+    scenario: Scenario,
+    mesh: Mesh,
+    *,
+    progress: Progress | None = None,
+    disturb: Disturb | None = None,
+    patience: float = 1.0,
+    chance: random.Random | None = None,
+    recorded: Recorded | None = None,
+    recorder: RunRecorder | None = None,
+    ending: Ending | None = None,
+) -> ScenarioRun:
+    """Start the mesh, run the scenario, stop the mesh.
+
+    `disturb` runs beside the scenario, and the mesh is stopped when both are done. `patience` stretches the bounds of
+    `within` expectations, for meshes that are being broken meanwhile. `recorded` keeps what the scenario's own
+    measures read, `recorder` what the observer is sent, `ending` when the run ended. `chance`: for a mesh that had
+    other scenarios before, whose request ids this one must not repeat.
+    Raises: what `progress` raises, which ends the run; a note says when."""
+    run = ScenarioRun()
+    await mesh.start()
+    api = mesh.api(ADMIN)
+    chance = chance or random.Random("teller")
+    until = UntilVersion(api)
+    followed = recorder.observed(until) if recorder is not None else until
+    defined = [resource_of(kind) for kind in scenario.enable_crds]
+    arrivals = run.arrivals if mesh.progress is not None else None
+    observer = Observer(followed, mesh.clock, chance, recorded, defined, arrivals)
+    freshness = Freshness(mesh, observer, until, ending or Ending())
+    if recorder is not None:
+        recorder.begin(mesh.clock, observer.started_s)
+    run.history, run.placement, run.started_s = observer.history, observer.placement, observer.started_s
+    run.device_use = observer.device_use
+    client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
+    context = ScenarioContext(mesh, client, observer, scenario, chance, freshness)
+    current = [scenario.steps[0].text]
+    eyes = asyncio.create_task(observer.run())
+    own_task = asyncio.current_task()
+    assert own_task is not None
+    pulse = asyncio.create_task(_pulse(observer, current, progress, ends=own_task))
+    disturbance: asyncio.Future[None] | None = None
+    monitors: list[_Monitor] = []
+    finished = asyncio.Event()
+    try:
+        try:
+            await observer.wait_until_synced()
+            if disturb is not None:
+                disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
+            async with asyncio.timeout(scenario.limit_s * patience):
+                for step in scenario.steps:
+                    current[0] = step.text
+                    await _perform(context, run, monitors, step, patience)
+            finished.set()
+            if disturbance is not None:
+                current[0] = "(waiting for rest)"
+                await disturbance
+        except TimeoutError:
+            run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+        except _StepFailed as error:
+            run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
+        await freshness.end()
+    except asyncio.CancelledError:
+        if not pulse.done():
+            raise
+        own_task.uncancel()
+    finally:
+        run.seen = freshness.seen
+        _end(run, context, monitors)
+        helpers: list[asyncio.Future[Any]] = [
+            eyes,
+            pulse,
+            *context.background,
+            *(task for _, task in context.playing),
+            *([disturbance] if disturbance is not None else []),
+        ]
+        for task in helpers:
+            task.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await mesh.stop()
+    if not pulse.cancelled() and (failure := pulse.exception()) is not None:
+        # Without samples, half of what the run shows would be missing.
+        failure.add_note(
+            f"{scenario.path}: the run ended {run.ended_s:.3f} s after its start, when it was shown at: {current[0]}"
+        )
+        raise failure
+    return run
+
+
+def _end(run: ScenarioRun, context: ScenarioContext, monitors: list[_Monitor]) -> None:
+    """Take the last judgements and samples, at the moment at which the scenario ends."""
+    observer = context.observer
+    # A fault whose moment did not come: without it this was no run of the scenario.
+    late = [step for step, task in context.planned if not task.done()]
+    never = "did not happen before the scenario ended"
+    run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
+    run.judgements += [monitor.close() for monitor in monitors]
+    run.judgements.sort(key=lambda j: j.line)
+    run.ended_s = observer.now_s
+    observer.history.sample(observer.now_s)
+    observer.recorded.end(observer.now_s, observer.documents)
+
+
+class _StepFailed(Exception):
+    """A step that could not be performed: `line: why`."""
+
+    def __init__(self, text: str, *, is_mistake: bool) -> None:
+        super().__init__(text)
+        self.is_mistake = is_mistake
+
+
+async def _perform(
+    context: ScenarioContext, run: ScenarioRun, monitors: list[_Monitor], step: Step, patience: float
+) -> None:
+    try:
+        if (expectation := step.expectation) is not None:
+            if "$" in expectation.value:
+                expectation = replace(expectation, value=substitute(context, expectation.value))
+            run.judgements += await _expect(context, monitors, step, expectation, patience)
+        else:
+            await VERBS[step.verb].perform(context, step)
+    except ValueError as error:
+        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
+    except (ApiError, UnknownOutcome) as error:
+        raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
+    for answered, met, seen in context.answers:
+        run.judgements.append(Judgement(answered.line, answered.text, met, seen, context.observer.now_s))
+    context.answers.clear()
+
+
+async def _expect(
+    context: ScenarioContext, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
+) -> list[Judgement]:
+    """Judge it as its mode says, from a view that has seen what the store had when the line was reached; `always` is
+    only begun, so it has no result yet."""
+    observer, mode, begun_s = context.observer, expectation.mode, context.observer.now_s
+    lasts_s = expectation.duration_s * (patience if mode == "within" else 1.0)
+    resources = (expectation.resource,)
+    limits_s = {"within": lasts_s, "for": min(JUDGED_WITHIN_S, lasts_s)}
+    is_current = await context.freshness.reach(resources, limits_s.get(mode, JUDGED_WITHIN_S))
+    left_s = lasts_s - (observer.now_s - begun_s)
+    match mode:
+        case "always":
+            monitors.append(_Monitor(step, expectation, observer))
+            return []
+        case "for":
+            monitor = _Monitor(step, expectation, observer)
+            await asyncio.sleep(left_s)
+            is_current = await context.freshness.reach(resources) and is_current
+            judged = monitor.close()
+        case "within":
+            # What was true before the line was reached is no answer to it.
+            holds, seen = await _within(observer, expectation, left_s) if is_current else (False, "")
+            if not holds:
+                is_current = await context.freshness.reach(resources)
+                holds, seen = expectation.judge(observer)
+            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
+        case _:
+            holds, seen = expectation.judge(observer)
+            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
+    if not is_current:
+        context.freshness.note_late(resources, f"line {step.line}, {step.text}")
+    return [judged]
+
+
+async def _within(observer: Observer, expectation: Expectation, limit_s: float) -> tuple[bool, str]:
+    changed = asyncio.Event()
+    observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
+    judging = Judging(expectation, observer)
+    holds, seen = judging.judge()
+    try:
+        async with asyncio.timeout(limit_s):
+            while not holds:
+                await changed.wait()
+                changed.clear()
+                holds, seen = judging.judge()
+    except TimeoutError:
+        holds, seen = judging.judge()
+    return holds, seen
+
+
+async def _pulse(
+    observer: Observer, current: list[str], progress: Progress | None, *, ends: "asyncio.Task[object]"
+) -> None:
+    """Sample and show the run until it is cancelled; what is raised meanwhile cancels `ends`."""
+    try:
+        while True:
+            observer.history.sample(observer.now_s)
+            if progress is not None:
+                progress(observer, current[0])
+            await asyncio.sleep(SAMPLE_EVERY_S)
+    except Exception:
+        ends.cancel()
+        raise

@@ -1,0 +1,334 @@
+"""What must be so: one sentence of a scenario, parsed and judged over what is stored.
+
+    expect [within 5s | always | for 30s] count RESOURCE [FILTER…] OP NUMBER
+    expect [within 5s | always | for 30s] each RESOURCE [FILTER…] PATH OP VALUE
+    expect [within 5s | always | for 30s] created RESOURCE [name=GLOB] OP NUMBER
+
+FORMS, MODES, OPERATORS and PATHS below say what each means, and are what a line is read by. Pure.
+"""
+
+import fnmatch
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from apiserver_fake.schema.schemas import ANYTHING, shape_of
+from lab.scenarios.script.declaration import Argument, Declaration
+from lab.scenarios.script.value_types import parse_duration, suggestion, words_of
+from services.api.kwok.definitions import resources as kwok_resources
+from services.api.meta import Document, Resource
+from services.api.quantity import nano
+from services.api.resources import resources
+
+TOPIC: Final = "Expectations"
+_DOT = re.compile(r"\.(?![^\[]*\])")
+"""A dot that is in no brackets."""
+_OPS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_SHORT = {
+    "name": "metadata.name",
+    "namespace": "metadata.namespace",
+    "phase": "status.phase",
+    "node": "spec.nodeName",
+    "reason": "status.reason",
+}
+MODES: Final[Mapping[str, str]] = {
+    "": "now",
+    "within DURATION": "as soon as it holds; it fails when that time is over",
+    "for DURATION": "during all of that time, while the scenario waits",
+    "always": "from here to the end of the scenario, which goes on meanwhile",
+}
+OPERATORS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_OPS, "as numbers or quantities when both are, else as texts"),
+    "~": "contains; `each` only",
+}
+PATHS: Final[Mapping[str, str]] = {
+    **{short: f"`{path}`" for short, path in _SHORT.items()},
+    "label.KEY": "a label",
+    "annotation.KEY": "an annotation",
+    "spec.nodeName": "any dotted path into the object",
+    "conditions[Ready].status": "a list's member by its type, name or key",
+    "containers[0]": "a list's member by its place",
+    "allocatable[example.com/gpu]": "a key with dots of its own",
+}
+_RESOURCE = Argument("RESOURCE", "plural, singular or short name: `pods`, `po`, `deployments.apps`")
+_FILTER = Argument("PATH=GLOB|GLOB", "only objects that have one of these there", count="any")
+_OP, _NUMBER = Argument("OP", "a comparison"), Argument("NUMBER", "a whole number")
+FORMS: Final[Mapping[str, Declaration]] = {
+    each.name: each
+    for each in (
+        Declaration(
+            "count",
+            TOPIC,
+            "How many objects are stored.",
+            arguments=(_RESOURCE, _FILTER, _OP, _NUMBER),
+            examples=(
+                """\
+# Two of the three are placed at once, none ever on n2
+nodes n1..n2 cpu=4 zone=a
+cordon n2
+expect always count pods node=n2 == 0
+replicaset web replicas=3 cpu=2
+expect within 10s count pods name=web-* phase=Running|Succeeded == 2
+expect for 3s count po spec.nodeName= == 1
+expect count pods label.app=web >= 3
+""",
+            ),
+        ),
+        Declaration(
+            "each",
+            TOPIC,
+            "What every object that is stored has at a path; false when there is none.",
+            arguments=(_RESOURCE, _FILTER, Argument("PATH", "what is compared"), _OP, Argument("VALUE", "with what")),
+            examples=(
+                """\
+# Paths into an object
+nodes n1 cpu=4 extended=example.com/gpu:2
+pod web cpu=1 labels=app:web
+expect within 10s each pods name=web status.conditions[Ready].status == True
+expect each pods phase == Running
+expect each pods label.app == web
+expect each pods spec.containers[0].resources.requests.cpu == 1
+expect each pods spec.containers[main].image ~ pause
+expect each nodes status.allocatable[example.com/gpu] >= 2
+expect each events reason=Scheduled message ~ n1
+""",
+            ),
+        ),
+        Declaration(
+            "created",
+            TOPIC,
+            "How many objects were ever created; the one filter is `name`.",
+            arguments=(_RESOURCE, Argument("name=GLOB", "only those of such a name", count="optional"), _OP, _NUMBER),
+            examples=(
+                """\
+# A ReplicaSet replaces a pod that is deleted
+nodes n1 cpu=4
+replicaset web replicas=1 cpu=1
+expect within 10s count pods phase=Running == 1
+delete pod/web-* grace=0
+expect within 10s created pods name=web-* == 2
+expect within 10s count pods phase=Running == 1
+""",
+            ),
+        ),
+    )
+}
+"""What an expectation may be about. Each line is `expect`, a mode and one of these."""
+USAGE: Final = "expect [within T | for T | always] count|each|created RESOURCE … OP VALUE"
+
+
+class World(Protocol):
+    """What an expectation is judged over."""
+
+    def documents(self, resource: str) -> Iterable[Document]:
+        """Return what is stored now of a resource (wire name)."""
+
+    def created(self, resource: str) -> Iterable[str]:
+        """Return the names of all objects ever created of a resource, repeats included."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`path` has one of the values (globs)."""
+
+    path: str
+    values: tuple[str, ...]
+
+    def matches(self, document: Document) -> bool:
+        """Whether the document passes."""
+        return self.accepts(_text(lookup(document, self.path)))
+
+    def accepts(self, text: str) -> bool:
+        """Whether one of the values is this text."""
+        return any(fnmatch.fnmatchcase(text, value) for value in self.values)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """`mode`: now, within, for or always. `what`: count, each or created."""
+
+    text: str
+    mode: str
+    duration_s: float
+    what: str
+    resource: str
+    filters: tuple[Filter, ...]
+    path: str
+    op: str
+    value: str
+
+    def judge(self, world: World) -> tuple[bool, str]:
+        """Return whether it holds and what was seen."""
+        return Judging(self, world).judge()
+
+
+class Judging:
+    """One expectation judged over one world, again and again: an object that has not changed is not looked at again.
+    Invariant: of every uid, what `passed` says is of the very document it holds."""
+
+    def __init__(self, expectation: Expectation, world: World) -> None:
+        self._expectation, self._world = expectation, world
+        self._passed: dict[str, tuple[Document, bool]] = {}
+
+    def judge(self) -> tuple[bool, str]:
+        """Return whether it holds now and what was seen."""
+        wanted = self._expectation
+        if wanted.what == "created":
+            names = self._world.created(wanted.resource)
+            count = sum(all(f.accepts(name) for f in wanted.filters) for name in names)
+            return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
+        found = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
+        if wanted.what == "count":
+            return _OPS[wanted.op](len(found), int(wanted.value)), f"{len(found)} found"
+        if not found:
+            return False, "none found"
+        seen = [(d["metadata"]["name"], _text(lookup(d, wanted.path))) for d in found]
+        wrong = [(name, value) for name, value in seen if not compare(value, wanted.op, wanted.value)]
+        shown = ", ".join(f"{name}: {value or '(empty)'}" for name, value in (wrong or seen)[:3])
+        return not wrong, shown
+
+    def _passes(self, document: Document) -> bool:
+        uid = document["metadata"].get("uid", "")
+        held = self._passed.get(uid)
+        if held is not None and held[0] is document:
+            return held[1]
+        passes = all(f.matches(document) for f in self._expectation.filters)
+        self._passed[uid] = (document, passes)
+        return passes
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def compare(seen: str, op: str, wanted: str) -> bool:
+    """Compare as numbers or quantities when both are, else as texts; `~` is: contains."""
+    if op == "~":
+        return wanted in seen
+    for number in (float, nano):
+        try:
+            return _OPS[op](number(seen), number(wanted))
+        except ValueError:
+            continue
+    return _OPS[op](seen, wanted)
+
+
+def lookup(document: Any, path: str) -> Any:
+    """Follow a dotted path; `conditions[Ready].status` picks a list member by type or name, `[0]` by place.
+
+    In a map `[KEY]` is a key that has dots of its own: `status.allocatable[example.com/gpu]`.
+    `label.KEY` and `annotation.KEY` take the rest of the path as one key.
+    """
+    if path not in document:  # an Event has a reason of its own
+        path = _SHORT.get(path, path)
+    for prefix, field in (("label.", "labels"), ("annotation.", "annotations")):
+        if path.startswith(prefix):
+            return document.get("metadata", {}).get(field, {}).get(path[len(prefix) :])
+    current = document
+    for part in _DOT.split(path):
+        name, _, pick = part.partition("[")
+        if name:
+            if not isinstance(current, Mapping):
+                return None
+            current = current.get(name)
+        if pick:
+            current = _pick(current, pick.rstrip("]"))
+        if current is None:
+            return None
+    return current
+
+
+def _pick(items: Any, pick: str) -> Any:
+    if isinstance(items, Mapping):
+        return items.get(pick)
+    if not isinstance(items, list):
+        return None
+    if pick.isdigit():
+        return items[int(pick)] if int(pick) < len(items) else None
+    return next((i for i in items if pick in (i.get("type"), i.get("name"), i.get("key"))), None)
+
+
+def resource_named(name: str) -> Resource | None:
+    """Return the resource of a wire name, plural, singular or short name."""
+    known = (r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names))
+    own = (r for r in kwok_resources().values() if name in (r.name, r.plural, r.singular))
+    return next(known, None) or next(own, None)
+
+
+def parse_expectation(text: str) -> Expectation:
+    """Return the expectation. Raises: ValueError saying what was expected where."""
+    words = words_of(text)
+    mode, seconds = "now", 0.0
+    if words and words[0] in ("within", "for"):
+        if len(words) < 2:
+            raise ValueError(f"{words[0]!r} wants a duration")
+        mode, seconds = words[0], parse_duration(words[1])
+        words = words[2:]
+    elif words and words[0] == "always":
+        mode, words = "always", words[1:]
+    if len(words) < 4 or words[0] not in FORMS:
+        near = suggestion(words[0], (*FORMS, "within", "for", "always")) if words and words[0] not in FORMS else ""
+        raise ValueError(f"want: {USAGE}{near}")
+    what, resource = words[0], resource_named(words[1])
+    if resource is None:
+        raise ValueError(no_resource(words[1]))
+    op, value = words[-2], words[-1]
+    if op not in OPERATORS:
+        raise ValueError(f"{op!r} is no comparison; want one of {' '.join(OPERATORS)}")
+    middle = words[2:-2]
+    path = ""
+    if what == "each":
+        if not middle:
+            raise ValueError("`each` wants a path before the comparison, such as spec.nodeName")
+        path = middle.pop()
+    elif op not in _OPS:
+        raise ValueError(f"{op!r}: `{what}` compares numbers; want one of {' '.join(_OPS)}")
+    elif not value.isdigit():
+        raise ValueError(f"{value!r}: `{what}` compares with a whole number")
+    if path:
+        check_path(resource, path)
+    filters = []
+    for word in middle:
+        name, sign, values = word.partition("=")
+        if not sign:
+            raise ValueError(f"{word!r} is no filter; want path=value")
+        if what == "created" and name != "name":
+            raise ValueError(f"{word!r}: `created` knows names alone; want name=GLOB, or `count`")
+        check_path(resource, name)
+        filters.append(Filter(name, tuple(values.split("|"))))
+    return Expectation(text, mode, seconds, what, resource.name, tuple(filters), path, op, value)
+
+
+def check_path(resource: Resource, path: str) -> None:
+    """Raise ValueError for a path that no object of the resource can have: an expectation about it says nothing."""
+    if path in _SHORT or path.startswith(("label.", "annotation.")):
+        return
+    shape, above = shape_of(resource.api_version, resource.kind), ""
+    for part in _DOT.split(path):
+        name, sign, _ = part.partition("[")
+        known = None if shape.values is not None or shape.keeps_unknown else shape.fields
+        if name and known is not None and name not in known:
+            near = suggestion(name, (*known, *(() if above else PATHS)))
+            raise ValueError(f"{resource.plural} have no field {above}{name}{near}")
+        shape = shape.member(name) if name else shape
+        shape = (shape.items or shape.values or ANYTHING) if sign else shape
+        above += f"{part}."
+
+
+def no_resource(name: str) -> str:
+    """Return that there is no resource of that name, and which is near."""
+    known = [word for each in resources().values() for word in (each.name, each.plural, each.singular)]
+    return f"no resource is called {name!r}{suggestion(name, known)}; there are: {', '.join(resources())}"

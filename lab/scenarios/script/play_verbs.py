@@ -1,0 +1,255 @@
+"""What a scenario says about recordings: play one, beside other lines, and wait for its end."""
+
+import asyncio
+import math
+import random
+from typing import Final
+
+from kubelet.agent.node_files import CAPACITY, LOOK_PERIOD_S, POWER
+from lab.exchange.format import Reading, open_stream
+from lab.exchange.load import Loader
+from lab.exchange.player import AS_FAST_AS_POSSIBLE, Played, Player
+from lab.exchange.reading import Source
+from lab.exchange.rules import NODES, Rules
+from lab.exchange.stream import Refused, Stream
+from lab.exchange.traces.lifecycles import LifecycleGate
+from lab.scenarios.mesh import Mesh
+from lab.scenarios.script.context import ScenarioContext, verb, verbs_in
+from lab.scenarios.script.declaration import FILE, Argument, Option
+from lab.scenarios.script.scenario import Scenario, Step
+from lab.scenarios.script.streams import source_of
+from lab.scenarios.script.value_types import NAME, PAIRS, ValueType, choice
+from services.api.errors import NotFound, UnknownOutcome
+from services.api.identity import ADMIN, SCHEDULER
+from services.api.meta import Document, Key
+from services.api.resources import resource_of_kind
+from services.api.wire import encode
+from services.client.client import Client
+
+TOPIC: Final = "Recordings"
+REGISTERED_MAX_S, REGISTERED_POLL_S = 60.0, 0.25
+"""How long, and how often, a machine's Node is looked for after it was booted."""
+_AFTER_3_S: Final = """\
+file week.yaml <<EOF
+apiVersion: action.kwok.x-k8s.io/v1alpha1
+kind: ResourcePatch
+resource: {version: v1, resource: configmaps}
+target: {name: settings, namespace: default}
+durationNanosecond: 3000000000
+method: create
+template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue}}
+EOF
+nodes n1 cpu=4
+"""
+"""Lines of examples: a recording in which an object is made after three seconds."""
+
+
+def read_speed(text: str) -> float:
+    """Return how many seconds of a recording pass in one; infinity for `max`. Raises: ValueError."""
+    try:
+        speed = AS_FAST_AS_POSSIBLE if text == "max" else float(text)
+    except ValueError:
+        speed = math.nan
+    if not speed > 0:
+        raise ValueError("want a number above 0, such as 10, or max")
+    return speed
+
+
+def _check_play(scenario: Scenario, step: Step) -> None:
+    _opened(source_of(scenario, step.args[0]), step, 0.0)
+
+
+def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
+    reading = Reading(began_wall_s=began_wall_s, options=step.values.get("options") or {})
+    return open_stream(source, reading, step.values.get("format") or "")[1]
+
+
+@verb(
+    TOPIC,
+    Argument(FILE, "a recording of another tool, beside the scenario"),
+    options=(
+        Option("speed", ValueType("SPEED", read_speed), "seconds of the recording in one second, or max", default="1"),
+        Option(
+            "pods",
+            choice("pending", "as-they-are"),
+            "whether the mesh decides what its components did in the recording, or pods are bound as they were",
+            default="pending",
+        ),
+        Option("format", NAME, "its format", otherwise="known by its content"),
+        Option("options", PAIRS, "what this format alone understands, by name", otherwise="none"),
+        Option("beside", choice("yes", "no"), "whether the next lines are run meanwhile", default="no"),
+    ),
+    check=_check_play,
+    examples=(
+        """\
+# A pod is made after one second, given another image after two, and deleted after three
+file week.yaml <<EOF
+apiVersion: action.kwok.x-k8s.io/v1alpha1
+kind: ResourcePatch
+resource: {version: v1, resource: pods}
+target: {name: web, namespace: default}
+durationNanosecond: 1000000000
+method: create
+template:
+  apiVersion: v1
+  kind: Pod
+  metadata: {name: web, namespace: default}
+  spec: {containers: [{name: main, image: 'app:1'}], terminationGracePeriodSeconds: 1}
+---
+apiVersion: action.kwok.x-k8s.io/v1alpha1
+kind: ResourcePatch
+resource: {version: v1, resource: pods}
+target: {name: web, namespace: default}
+durationNanosecond: 2000000000
+method: patch
+template: {spec: {containers: [{name: main, image: 'app:2'}]}}
+---
+apiVersion: action.kwok.x-k8s.io/v1alpha1
+kind: ResourcePatch
+resource: {version: v1, resource: pods}
+target: {name: web, namespace: default}
+durationNanosecond: 3000000000
+method: delete
+EOF
+nodes n1 cpu=4
+play week.yaml beside=yes
+wait 2500ms
+expect each pods name=web spec.containers[main].image == app:2
+played
+expect within 10s count pods == 0
+""",
+        f"""\
+# Three seconds of a recording in one
+{_AFTER_3_S}play week.yaml speed=3 beside=yes pods=as-they-are format=kwok
+played
+expect each configmaps name=settings data.colour == blue
+""",
+        """\
+# A pod of a public trace runs for an hour, sixty times as fast
+file pods.csv <<EOF
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+openb-pod-0001,4000,8192,0,0,,LS,Succeeded,100,3701,101
+EOF
+nodes n1 cpu=8 memory=16Gi
+play pods.csv options=compress:60x
+expect within 10s count pods phase=Running == 1
+expect within 65s count pods phase=Succeeded == 1
+""",
+    ),
+)
+async def play(context: ScenarioContext, step: Step) -> None:
+    """Make the changes of a recording at their moments, counted from now.
+
+    Objects of its snapshot that the scenario does not `begin` from are created first. With `pods=pending` nodes and
+    statuses, endpoints, and objects that others own are left to the mesh; with `beside=yes` the next lines are run
+    meanwhile, and `played` waits for the end. Pods of a trace that says how long pods ran live as long as it says.
+    Machines come, go and change with their Nodes, within two seconds: one that goes loses its power, then its Node is
+    deleted. In virtual time those that come later have kubelets as well.
+    """
+    values = step.values
+    rules = Rules(pods="pending" if values["pods"] == "pending" else "as-they-are", has_kubelets=True)
+    clock = context.mesh.clock
+    source = source_of(context.scenario, step.args[0])
+    stream = _opened(source, step, clock.wall())
+    chance = random.Random(context.chance.getrandbits(64))
+    client = Client(context.mesh.api(ADMIN), clock, chance, field_manager="keplab-play")
+    begin = context.scenario.begin
+    loader = Loader(client, rules)
+    has_begun = begin is not None and begin.file == step.args[0]
+    loaded = None if has_begun else await loader.load(stream.objects)
+    if loaded is not None and loaded.failures:
+        raise ValueError(f"{step.args[0]}: {loaded.failures[0]}")
+    binder = Client(context.mesh.api(SCHEDULER), clock, chance)
+    player = Player(
+        client, clock, rules, speed=values["speed"], loaded=loaded, binder=binder, power=_Power(context.mesh, client)
+    )
+    for placed in stream.objects if has_begun else ():
+        _remember(player, placed.document)
+    if stream.runtimes:
+        gate = LifecycleGate(context.mesh.api(ADMIN), clock, chance, stream.runtimes, speed=values["speed"])
+        context.background.append(asyncio.create_task(gate.run()))
+        await gate.wait_until_synced()
+
+    async def played() -> Played:
+        return await player.play(stream.changes)
+
+    task = asyncio.create_task(played())
+    if values["beside"] == "yes":
+        context.playing.append((step, task))
+    else:
+        await _ended(step, task)
+
+
+class _Power:
+    """The machines of the scenario's mesh."""
+
+    def __init__(self, mesh: Mesh, client: Client) -> None:
+        self._mesh, self._client, self._boots = mesh, client, 0
+
+    def has(self, node: str) -> bool:
+        return self._mesh.has_machine(node)
+
+    async def on(self, node: str, capacity: Document) -> None:
+        await self.resize(node, capacity)
+        if await self._is_there(node):
+            return
+        self._boots += 1
+        await self._mesh.put_file(node, POWER, f"on play-{self._boots}".encode())
+        for _ in range(int(REGISTERED_MAX_S / REGISTERED_POLL_S)):
+            if await self._is_there(node):
+                return
+            await asyncio.sleep(REGISTERED_POLL_S)
+        # It may be that the recording took its power at once, or that a fault holds it up: then it comes later.
+
+    async def _is_there(self, node: str) -> bool:
+        try:
+            await self._client.get(NODES, Key("", node))
+        except NotFound:
+            return False
+        return True
+
+    async def off(self, node: str) -> None:
+        await self._mesh.put_file(node, POWER, b"off")
+        await asyncio.sleep(LOOK_PERIOD_S + REGISTERED_POLL_S)
+
+    async def resize(self, node: str, capacity: Document) -> None:
+        if capacity:
+            await self._mesh.put_file(node, CAPACITY, encode(capacity))
+
+
+def _remember(player: Player, document: Document) -> None:
+    resource = resource_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
+    if resource is not None:
+        player.remember(resource.name, document)
+
+
+async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
+    """Wait for the end of a play. Raises: ValueError: a change could not be made."""
+    try:
+        await task
+    except Refused as error:
+        raise ValueError(str(error)) from None
+    except UnknownOutcome as error:
+        raise ValueError(f"{step.text}: {error}") from None
+
+
+@verb(
+    TOPIC,
+    examples=(
+        f"""\
+# A recording is played while a node is cordoned
+{_AFTER_3_S}play week.yaml beside=yes
+cordon n1
+played
+expect each configmaps name=settings data.colour == blue
+""",
+    ),
+)
+async def played(context: ScenarioContext, step: Step) -> None:
+    """Wait until every recording that is played beside has come to its end."""
+    for line, task in context.playing:
+        await _ended(line, task)
+    context.playing.clear()
+
+
+VERBS: Final = verbs_in(globals())

@@ -1,0 +1,739 @@
+"""Read a scenario: lines that say what is there, what happens and what must then be so.
+
+    # A comment. The first comment block is the scenario's title and explanation.
+    set kubelet.on_reject=unbind
+    nodes n1..n3 cpu=16 numa=2x8
+    replicaset web replicas=1 cpu=6       an act; everything from the first act on runs in order
+    expect within 5s count pods phase=Running == 1
+
+Words are split as a shell splits them; `name=value` words are options. What a line may say is declared where it is
+performed: settings here, verbs in `verbs.py` and `fault_verbs.py`, expectations in `expectation.py`. Pure: text in,
+values out.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import PurePath
+from typing import Any, Final
+
+from kubelet.runtime.latency import LatencyModel
+from lab.scenarios.script import blocks, nodes
+from lab.scenarios.script.blocks import Block
+from lab.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
+from lab.scenarios.script.expectation import Expectation, parse_expectation
+from lab.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, PAIRS, TEXT, choice, suggestion, words_of
+from services.api.kwok.definitions import chosen
+from services.api.switches import Switches
+from services.runtime.components import Schedulers
+
+
+class ScriptError(ValueError):
+    """A scenario that cannot be read; the message names file, line and what was expected there."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line. `rest` is the text after the first word, unsplit; `values`: declared options and arguments, read;
+    `body` is the text after the arguments where the line takes text; `block` is what stands in its block."""
+
+    line: int
+    text: str
+    verb: str
+    args: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    rest: str = ""
+    expectation: Expectation | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+    block: Block | None = None
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """Nodes declared by one line: their names and the options they share. `fields`: further fields of a definition."""
+
+    line: int
+    names: tuple[str, ...]
+    options: Mapping[str, str]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    block: Block | None = None
+    """Where the fields stand."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What the mesh begins from: a snapshot's file, what becomes of its pods, its format where it is said, and what
+    that alone understands."""
+
+    line: int
+    file: str
+    pods: str
+    format: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario as read. `title` is the first comment line, `about` the rest of that block."""
+
+    name: str
+    path: str
+    title: str
+    about: str
+    switches: tuple[str, ...] = ()
+    latencies: tuple[str, ...] = ()
+    nodes: tuple[NodeLine, ...] = ()
+    steps: tuple[Step, ...] = ()
+    limit_s: float = 600.0
+    schedulers: Schedulers = field(default_factory=Schedulers)
+    stages: tuple[str, ...] = ()
+    enable_crds: tuple[str, ...] = ()
+    """Kinds of KWOK's of which there may be objects."""
+    hosts: int = 0
+    """Kubelet processes that the nodes are dealt out to; 0: at most three."""
+    own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """By process or component, what is set there otherwise than everywhere."""
+    window_s: float | None = None
+    """Seconds for which the API server keeps changes; None: as ever."""
+    files: Mapping[str, Block] = field(default_factory=dict)
+    """By path, files that stand inside the scenario instead of beside it."""
+    begin: Begin | None = None
+    """The snapshot that the mesh begins from; None: it begins empty."""
+    operations: tuple[Any, ...] = ()
+    """The operations of KEP-140 that the scenario was made of; () for one in keplab's own language."""
+    measures: tuple[tuple[int, str], ...] = ()
+    """What is measured besides what every run measures: the line's number, and what follows `measure`."""
+
+    @property
+    def has_skew(self) -> bool:
+        """Whether some process has, from the beginning or later, a switch set otherwise than the others."""
+        return bool(self.own_switches) or any(step.verb == "restart" and step.options for step in self.steps)
+
+    def beside(self, name: str) -> str:
+        """Return the path of a file beside the scenario."""
+        return str(PurePath(self.path).parent / name)
+
+
+@dataclass(frozen=True)
+class Setting(Declaration):
+    """A line that says what is there before the first act: `change` returns the scenario with it."""
+
+    change: Callable[[Scenario, Step], Scenario] = lambda read, step: read
+
+
+SETTINGS: Final[dict[str, Setting]] = {}
+"""By name. A new setting is one more function below."""
+
+TOPIC: Final = "Settings"
+Change = Callable[[Scenario, Step], Scenario]
+
+
+def setting(
+    *arguments: Argument, name: str = "", examples: tuple[str, ...] = (), **declared: Any
+) -> Callable[[Change], Change]:
+    """Have a function be the setting of its name; its docstring is what the reference says."""
+
+    def register(change: Change) -> Change:
+        meaning, notes = explained(change.__doc__)
+        called = name or change.__name__.replace("_", "-")
+        notes = declared.pop("notes", notes)
+        SETTINGS[called] = Setting(
+            called, TOPIC, meaning, notes, arguments, examples=examples, change=change, **declared
+        )
+        return change
+
+    return register
+
+
+_SWITCH = Argument("SWITCH=VALUE", "a switch or feature gate (`keplab switches`)", count="some")
+
+
+@setting(
+    text=_SWITCH,
+    name="set",
+    form="set [COMPONENT:] SWITCH=VALUE …",
+    examples=(
+        """\
+# Kubelets unbind a pod that they reject; one of two schedulers does not know that
+set kubelet.on_reject=unbind PodUnbinding=true
+set scheduler-second: PodUnbinding=false
+scheduler second
+nodes n1 cpu=2
+pod web cpu=1
+expect within 10s each pods name=web phase == Running
+""",
+    ),
+)
+def set_switches(read: Scenario, step: Step) -> Scenario:
+    """Give a switch or feature gate a value, everywhere or in one component or process.
+
+    Arms of a comparison and `--set` override it, except where it is set for one process. Later on a process gets other
+    values by `restart COMPONENT with SWITCH=VALUE`.
+    """
+    words = tuple(words_of(step.body))
+    component, assignments = (words[0], words[1:]) if words and words[0].endswith(":") else ("", words)
+    if not assignments:
+        raise ValueError(f"want: set {component or '[COMPONENT:]'} SWITCH=VALUE …")
+    if not component and "=" not in assignments[0] and len(assignments) > 1:
+        what = f"to set it in one component or process, write `set {assignments[0]}: {' '.join(assignments[1:])}`"
+        raise ValueError(f"set {assignments[0]!r}: want SWITCH=VALUE; {what}")
+    Switches.parse(assignments)
+    if component:
+        return replace(read, own_switches=(*read.own_switches, (component[:-1], assignments)))
+    return replace(read, switches=read.switches + assignments)
+
+
+@setting(
+    Argument("DURATION", "how long", type=DURATION),
+    examples=(
+        """\
+# Ten seconds are enough
+limit 10s
+nodes n1 cpu=1
+pod a cpu=1
+expect within 5s count pods phase=Running == 1
+""",
+    ),
+)
+def limit(read: Scenario, step: Step) -> Scenario:
+    """End the scenario with an error when it runs for longer; 600 s unless said."""
+    return replace(read, limit_s=step.values["DURATION"])
+
+
+@setting(
+    Argument("DURATION", "how long", type=DURATION),
+    examples=(
+        """\
+# A kubelet that was cut off for longer than the window lists anew, and finds the pod
+window 5s
+nodes n1 cpu=1
+link node/n1 cut=both
+pod a cpu=1
+wait 12s
+link node/n1
+expect within 60s each pods name=a phase == Running
+""",
+    ),
+)
+def window(read: Scenario, step: Step) -> Scenario:
+    """Have the API server keep changes for that long for watches to resume; later ones are Expired (410) and list."""
+    return replace(read, window_s=step.values["DURATION"])
+
+
+@setting(
+    Argument("COUNT", "how many", type=COUNT),
+    examples=(
+        """\
+# Four nodes on two kubelet processes: one that is killed takes two nodes with it
+hosts 2
+nodes n1..n4 cpu=2
+daemonset agent cpu=100m
+expect within 10s count pods phase=Running == 4
+kill kubelet/n1 down=20s
+pod more cpu=1 node=n2
+pod other cpu=1 node=n3
+expect within 5s each pods name=other phase == Running
+expect each pods name=more phase == Pending
+""",
+    ),
+)
+def hosts(read: Scenario, step: Step) -> Scenario:
+    """Deal the nodes out to that many kubelet processes; at most three unless said."""
+    return replace(read, hosts=step.values["COUNT"])
+
+
+@setting(
+    text=Argument("STAGE=DISTRIBUTION", "a stage of a pod's life on a node and how long it takes", count="some"),
+    examples=(
+        """\
+# A sandbox takes a minute
+latency sandbox=constant:60 image=uniform:0.1,0.2
+nodes n1 cpu=1
+pod a cpu=1
+expect for 50s each pods name=a phase == Pending
+expect within 20s each pods name=a phase == Running
+""",
+    ),
+)
+def latency(read: Scenario, step: Step) -> Scenario:
+    """Say how long a stage of a pod's life on a node takes.
+
+    Stages: worker, mount, sandbox, image, create, stop, resize, relist, attach, mount-claim. Distributions, in seconds:
+    `constant:S`, `uniform:MIN,MAX`, `normal:MEAN,SD`, `lognormal:MEDIAN,SIGMA`, `pareto:MINIMUM,ALPHA`,
+    `empirical:S,S,…`.
+    """
+    words = tuple(words_of(step.body))
+    LatencyModel.parse(words, seed=0)
+    return replace(read, latencies=read.latencies + words)
+
+
+_FILE = Argument(FILE, "a file beside the scenario")
+
+
+@setting(
+    Argument(FILE, "a snapshot or recording of another tool, beside the scenario"),
+    options=(
+        Option(
+            "pods",
+            choice("as-they-are", "pending"),
+            "whether pods keep their nodes and statuses, or are scheduled anew",
+            default="as-they-are",
+        ),
+        Option("format", NAME, "its format", otherwise="known by its content"),
+        Option("options", PAIRS, "what this format alone understands, by name", otherwise="none"),
+    ),
+    examples=(
+        """\
+# The mesh begins with a node, and with a pod that has been running for an hour
+file cluster.yaml <<EOF
+apiVersion: v1
+kind: Node
+metadata: {name: n1, uid: n1}
+status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, uid: w1}
+spec: {nodeName: n1, containers: [{name: main, image: app}]}
+status:
+  phase: Running
+  startTime: $(time-offset-nanosecond -3600000000000)
+  containerStatuses:
+  - {name: main, image: app, imageID: app, containerID: "x://1", ready: true, restartCount: 0,
+     state: {running: {startedAt: $(time-offset-nanosecond -3600000000000)}}}
+EOF
+begin cluster.yaml
+expect for 10s each pods name=web phase == Running
+expect each pods name=web status.containerStatuses[main].restartCount == 0
+""",
+        """\
+# The same pod is scheduled anew
+file cluster.yaml <<EOF
+apiVersion: v1
+kind: Node
+metadata: {name: n1, uid: n1}
+status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, uid: w1}
+spec: {nodeName: gone, containers: [{name: main, image: app}]}
+status: {phase: Running}
+EOF
+begin cluster.yaml pods=pending format=kwok
+expect within 10s each pods name=web spec.nodeName == n1
+""",
+        """\
+# A machine of a public trace that grows after a minute; of one that is added then, the kubelet is switched on
+file machines.json <<EOF
+{"time": 0, "machine_id": 1, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
+{"time": 60000000, "machine_id": 1, "type": 3, "capacity": {"cpus": 1.0, "memory": 0.5}}
+{"time": 60000000, "machine_id": 2, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
+EOF
+begin machines.json options=scale:cpu=8;memory=64Gi
+play machines.json options=scale:cpu=8;memory=64Gi
+expect within 5s each nodes name=machine-1 status.allocatable.cpu == 8000m
+expect within 5s count nodes name=machine-2 == 1
+""",
+    ),
+)
+def begin(read: Scenario, step: Step) -> Scenario:
+    """Have the mesh begin from a snapshot, with its objects and nodes.
+
+    Objects keep their uids and moments of creation. Pods that run have been running since the snapshot says; with
+    `pods=pending` they wait for the scheduler. For simulations: a mesh of processes is given one by `keplab import`.
+    """
+    if read.begin is not None:
+        raise ValueError(f"the mesh begins from {read.begin.file} already (line {read.begin.line})")
+    values = step.values
+    options = tuple(sorted((values.get("options") or {}).items()))
+    return replace(read, begin=Begin(step.line, values[FILE], values["pods"], values.get("format") or "", options))
+
+
+@setting(
+    Argument(FILE, "files beside the scenario", count="some"),
+    block="KWOK Stages",
+    examples=(
+        """\
+# A stage makes every pod that is bound Running, with no container runtime
+stages <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-runs}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: '.status.phase', operator: In, values: [Pending]}
+    - {key: '.spec.nodeName', operator: Exists}
+  next:
+    statusTemplate: 'phase: Running'
+EOF
+nodes n1 cpu=8
+pod a cpu=1
+expect within 1s each pods name=a phase == Running
+""",
+    ),
+)
+def stages(read: Scenario, step: Step) -> Scenario:
+    """Have KWOK Stages move pods and nodes (docs/how-to/stages.md)."""
+    read, names = _files_of(read, step, step.values.get(FILE) or ())
+    return replace(read, stages=(*read.stages, *names))
+
+
+@setting(
+    Argument(FILE, "files beside the scenario", count="some"),
+    block="KWOK documents",
+    examples=(
+        """\
+# Every container uses half of what it asks for, and no annotation says so
+kwok <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterResourceUsage
+metadata: {name: half}
+spec:
+  usages:
+  - usage:
+      cpu: {expression: 'container.resources.requests["cpu"] / 2'}
+EOF
+nodes n1 cpu=8
+pod a cpu=1
+expect within 1s each pods name=a phase == Running
+""",
+    ),
+)
+def kwok(read: Scenario, step: Step) -> Scenario:
+    """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
+    return stages(read, step)
+
+
+@setting(
+    Argument("KIND", "a kind of KWOK's, or `all`", count="some"),
+    examples=(
+        """\
+# A Stage that is made while the mesh runs moves a pod that runs, and once it is deleted it moves none
+enable-crds Stage
+nodes n1 cpu=8
+pod a cpu=1 labels=chaos:yes
+expect within 10s each pods name=a phase == Running
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-fails}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchLabels: {chaos: "yes"}
+    matchExpressions: [{key: .status.phase, operator: In, values: [Running]}]
+  delay: {durationMilliseconds: 5000}
+  next: {statusTemplate: 'phase: Failed'}
+EOF
+expect within 10s each pods name=a phase == Failed
+delete stage/pod-fails
+pod b cpu=1 labels=chaos:yes
+expect within 10s each pods name=b phase == Running
+expect for 10s each pods name=b phase == Running
+""",
+        """\
+# Stages move objects of any kind: a Lease changes hands, and a Deployment is labelled
+enable-crds Stage
+stages <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: lease-taken}
+spec:
+  resourceRef: {apiGroup: coordination.k8s.io/v1, kind: Lease}
+  selector:
+    matchExpressions: [{key: .spec.holderIdentity, operator: In, values: [a]}]
+  delay:
+    durationMilliseconds: 1000
+    durationFrom: {expressionFrom: '.metadata.annotations["delay"]'}
+  next:
+    event: {type: Normal, reason: Taken, message: 'b has {{ .metadata.name }}'}
+    finalizers: {add: [{value: example.com/held}]}
+    patches: [{root: spec, template: 'holderIdentity: b'}]
+EOF
+nodes n1 cpu=8
+apply <<EOF
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: deployment-seen}
+spec:
+  resourceRef: {apiGroup: apps/v1, kind: Deployment}
+  selector:
+    matchExpressions: [{key: .metadata.labels.seen, operator: DoesNotExist}]
+  next:
+    patches: [{root: metadata, type: merge, template: 'labels: {seen: "yes"}'}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: l, namespace: kube-system, annotations: {delay: 3s}}
+spec: {holderIdentity: a}
+EOF
+deployment web replicas=1 cpu=100m
+expect within 1s each deployments name=web metadata.labels.seen == yes
+expect for 2s each leases name=l spec.holderIdentity == a
+expect within 2s each leases name=l spec.holderIdentity == b
+expect each leases name=l metadata.finalizers[0] == example.com/held
+expect within 1s count events reason=Taken == 1
+""",
+    ),
+)
+def enable_crds(read: Scenario, step: Step) -> Scenario:
+    """Serve kinds of KWOK's: their objects work as soon as they are made (docs/how-to/kwok-kinds.md)."""
+    return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
+
+
+@setting(
+    _FILE,
+    block="a KubeSchedulerConfiguration",
+    examples=(
+        """\
+# The scheduler prefers nodes that are used already
+scheduler-config <<EOF
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources: [{name: cpu, weight: 1}]
+EOF
+nodes n1..n2 cpu=8
+pod first cpu=4 node=n2
+pod second cpu=1
+expect within 10s each pods name=second spec.nodeName == n2
+""",
+    ),
+)
+def scheduler_config(read: Scenario, step: Step) -> Scenario:
+    """Give the default scheduler a KubeSchedulerConfiguration."""
+    read, (name,) = _files_of(read, step, (step.values.get(FILE),))
+    return replace(read, schedulers=replace(read.schedulers, config=name))
+
+
+def _files_of(read: Scenario, step: Step, names: Iterable[str | None]) -> tuple[Scenario, tuple[str, ...]]:
+    """Return the paths of a line's files; its block is one that stands inside the scenario."""
+    if step.block is None:
+        return read, tuple(read.beside(str(name)) for name in names)
+    path = read.beside(f"{PurePath(read.path).stem}-line-{step.line}.yaml")
+    return replace(read, files={**read.files, path: step.block}), (path,)
+
+
+@setting(
+    Argument("NAME", "the name that other lines use"),
+    name="file",
+    block="the file's text",
+    examples=(
+        """\
+# Objects that are needed more than once
+file settings.yaml <<EOF
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+EOF
+nodes n1 cpu=1
+apply settings.yaml
+delete configmap/settings
+gone configmap/settings
+apply settings.yaml
+expect count configmaps name=settings == 1
+""",
+    ),
+)
+def file_inside(read: Scenario, step: Step) -> Scenario:
+    """Have a file beside the scenario stand inside it.
+
+    Every line that takes a file beside the scenario finds it by that name: `apply`, `stages`, `scheduler-config`,
+    `static-pod`, `nodes … drivers=`.
+    """
+    if step.block is None:
+        raise ValueError("want a block: file NAME <<EOF, its lines, and EOF alone")
+    path = read.beside(step.values["NAME"])
+    if path in read.files:
+        raise ValueError(f"file {step.values['NAME']} is already there from line {read.files[path].first_line - 1} on")
+    return replace(read, files={**read.files, path: step.block})
+
+
+_MEASURE_OPTIONS = (
+    Option("unit", NAME, "its unit: `s`", otherwise="none"),
+    Option("better", choice("lower", "higher", "none"), "which direction is better", otherwise="none"),
+    Option("relevant", TEXT, "the least difference that matters, in its unit: `0.5` or `0.5s`", otherwise="any"),
+    Option("meaning", TEXT, "what it says, in a sentence"),
+)
+
+
+@setting(
+    text=Argument("NAME", "the measure's name"),
+    options=_MEASURE_OPTIONS,
+    form="measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] [= EXPRESSION]",
+    examples=(
+        """\
+# How many pods were placed, and how long the slowest start took
+measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
+measure longest unit=s better=lower relevant=0.1s meaning="to Running" = created.pods.map(p, p.at.running).quantile(1.0)
+nodes n1 cpu=4
+replicaset web replicas=3 cpu=1
+expect within 10s count pods phase=Running == 3
+""",
+    ),
+)
+def measure(read: Scenario, step: Step) -> Scenario:
+    """State a measure of this scenario: an expression in CEL over objects and events, or a package's by its name.
+
+    It is evaluated once, when the scenario has ended (`lab/scenarios/measures/expression.py`).
+    """
+    return replace(read, measures=(*read.measures, (step.line, step.body)))
+
+
+_ELECT = Option("elect", choice("on", "off"), "whether they elect a leader; off: all of them work", default="on")
+
+
+@setting(
+    Argument("COUNT", "how many", type=None),
+    options=(_ELECT,),
+    examples=(
+        """\
+# The second replica leads when the first is killed
+schedulers 2 elect=on
+nodes n1 cpu=4
+kill scheduler-1 down=60s
+pod a cpu=1
+expect within 40s each pods name=a phase == Running
+""",
+    ),
+)
+def schedulers(read: Scenario, step: Step) -> Scenario:
+    """Run that many replicas of the default scheduler: one leads, or all work."""
+    count = step.args[0]
+    if not re.fullmatch(r"\d+", count):
+        raise ValueError(f"want for example schedulers 2 or schedulers 2 elect=off, not {count}")
+    return replace(read, schedulers=replace(read.schedulers, replicas=int(count), elect=step.values["elect"] == "on"))
+
+
+@setting(
+    Argument("NAME", "the spec.schedulerName of its pods"),
+    examples=(
+        """\
+# Two schedulers share the nodes and know nothing of each other
+scheduler second
+nodes n1 cpu=4
+pod a cpu=1 scheduler=second
+expect within 10s each pods name=a phase == Running
+""",
+    ),
+)
+def scheduler(read: Scenario, step: Step) -> Scenario:
+    """Run another scheduler beside the default one, for pods with that schedulerName."""
+    return replace(read, schedulers=replace(read.schedulers, others=(*read.schedulers.others, step.args[0])))
+
+
+@setting(
+    Argument("NODES", "one name, names with commas or a range", type=NODES),
+    options=nodes.NODE_OPTIONS,
+    block="fields of a node's definition",
+    notes="The same as `nodes`, with the same options.",
+    examples=("# One node\nnode n1 cpu=2\npod a cpu=1\nexpect within 10s each pods name=a phase == Running\n",),
+    name="node",
+)
+@setting(
+    Argument("NODES", "one name, names with commas or a range", type=NODES),
+    options=nodes.NODE_OPTIONS,
+    block="fields of a node's definition",
+    notes=nodes.NODE_NOTES,
+    examples=nodes.NODE_EXAMPLES,
+    name="nodes",
+)
+def declare_nodes(read: Scenario, step: Step) -> Scenario:
+    """Declare emulated nodes, all of them alike."""
+    fields: dict[str, Any] = {}
+    if step.block is not None:
+        for part in blocks.parts_of(step.block):
+            if not isinstance(part.document, Mapping) or fields:
+                raise blocks.BlockError(f"{part.place()}: want one object with fields of a node's definition")
+            if "name" in part.document:
+                raise blocks.BlockError(f"{part.place('name')}: name: the line names the nodes, {step.args[0]}")
+            fields = dict(part.document)
+    return replace(
+        read, nodes=(*read.nodes, NodeLine(step.line, step.values["NODES"], step.options, fields, step.block))
+    )
+
+
+def _comment_block(lines: list[str]) -> tuple[str, str]:
+    block = [line.lstrip("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines)]
+    return (block[0] if block else ""), "\n".join(block[1:]).strip()
+
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def parse_scenario(text: str, path: str, verbs: Mapping[str, Declaration]) -> Scenario:
+    """Return the scenario. `verbs` are the acts that exist. Raises: ScriptError naming file and line."""
+    lines = _NEWLINE.split(text)
+    read, steps = Scenario(PurePath(path).stem, path, *_comment_block(lines)), []
+    for step in _steps(lines, path, verbs):
+        try:
+            if (setting := SETTINGS.get(step.verb)) is None:
+                steps.append(step)
+            elif steps:
+                raise ValueError(f"{step.verb!r} belongs before the first act, which is on line {steps[0].line}")
+            else:
+                read = setting.change(read, step)
+        except blocks.BlockError as error:
+            raise ScriptError(str(error)) from None
+        except ValueError as error:
+            raise ScriptError(f"{path}:{step.line}: {error}") from None
+    if not steps:
+        raise ScriptError(f"{path}: nothing happens in this scenario: no act and no expectation")
+    seen: dict[str, int] = {}
+    for declared in read.nodes:
+        for name in declared.names:
+            if name in seen:
+                raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
+            seen[name] = declared.line
+    return replace(read, steps=tuple(steps))
+
+
+def _steps(lines: list[str], path: str, verbs: Mapping[str, Declaration]) -> Iterator[Step]:
+    """Yield every line that is neither empty nor a comment, read by its declaration."""
+    number = 0
+    while number < len(lines):
+        line, number = lines[number].strip(), number + 1
+        if not line or line.startswith("#"):
+            continue
+        at = number
+        try:
+            said, word = blocks.opening(line)
+            block = None
+            if word:
+                end = blocks.closing(lines, number, word)
+                block = Block(path, "".join(f"{each}\n" for each in lines[number:end]), number + 1)
+                number = end + 1
+            yield _step(at, line, said, block, verbs)
+        except ValueError as error:
+            raise ScriptError(f"{path}:{at}: {error}") from None
+
+
+def _step(number: int, line: str, said: str, block: Block | None, verbs: Mapping[str, Declaration]) -> Step:
+    verb, rest = (*said.split(None, 1), "", "")[:2]
+    if verb == "expect":
+        if block is not None:
+            raise ValueError("expect takes no block")
+        return Step(number, line, verb, rest=rest, expectation=parse_expectation(rest))
+    declared = SETTINGS.get(verb) or verbs.get(verb)
+    if declared is None:
+        known = sorted({*verbs, *SETTINGS, "expect"})
+        raise ValueError(f"no verb {verb!r}{suggestion(verb, known)}; there are: {', '.join(known)}")
+    if block is not None and not declared.block:
+        raise ValueError(f"{verb} takes no block; those that do: {', '.join(_with_blocks(verbs))}")
+    words = declared.read(rest, has_block=block is not None)
+    return Step(number, line, verb, words.args, words.options, rest, None, words.values, words.body, block)
+
+
+def _with_blocks(verbs: Mapping[str, Declaration]) -> list[str]:
+    return sorted(name for name, declared in {**SETTINGS, **verbs}.items() if declared.block)

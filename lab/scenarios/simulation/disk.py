@@ -1,0 +1,74 @@
+"""The disk of a simulated process: what was synced survives a kill, what was being synced may be torn."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.scenarios.simulation.lifetime import Lifetime
+from services.api.seams import Random
+
+
+@dataclass
+class DiskImage:
+    """What survives: synced files of one component, and how long a sync takes (seconds)."""
+
+    files: dict[str, bytearray] = field(default_factory=dict)
+    sync_min_s: float = 0.0002
+    sync_max_s: float = 0.001
+    slow_s: float = 0.0
+    broken: OSError | None = None
+    """When set, every sync fails with it (FM-A7, FM-A8)."""
+
+
+class SimDisk:
+    """`Disk` over a disk image. A kill during a sync keeps all, none or a torn prefix of an append."""
+
+    def __init__(self, image: DiskImage, random: Random, life: Lifetime) -> None:
+        self._image, self._random, self._life = image, random, life
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's synced bytes, or None."""
+        data = self._image.files.get(name)
+        return None if data is None else bytes(data)
+
+    def names(self) -> list[str]:
+        """Return all file names, sorted."""
+        return sorted(self._image.files)
+
+    async def _sync(self) -> bool:
+        """Wait for the disk; return whether the process lived to see it done."""
+        image = self._image
+        await asyncio.sleep(self._random.uniform(image.sync_min_s, image.sync_max_s) + image.slow_s)
+        if self._image.broken is not None:
+            raise self._image.broken
+        return not self._life.is_over
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Replace a file; after a kill in the middle the old or the new content is there, never a mix."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over and self._random.random() < 0.5:
+                self._image.files[name] = bytearray(data)
+            raise
+        if alive:
+            self._image.files[name] = bytearray(data)
+
+    async def append_all(self, parts: Mapping[str, bytes]) -> None:
+        """Append to several files; after a kill in the middle any prefix of each part may be there."""
+        try:
+            alive = await self._sync()
+        except asyncio.CancelledError:
+            if self._life.is_over:
+                for name, data in parts.items():
+                    kept = self._random.randrange(0, len(data) + 1)
+                    self._image.files.setdefault(name, bytearray()).extend(data[:kept])
+            raise
+        if alive:
+            for name, data in parts.items():
+                self._image.files.setdefault(name, bytearray()).extend(data)
+
+    async def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if await self._sync():
+            self._image.files.pop(name, None)
