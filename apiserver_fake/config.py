@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from apiserver_fake.accounts.tokens import DEFAULT_ISSUER
-from services.api.cel.times import duration
-from services.api.cel.values import NANOS, EvaluationError
+from services.cel.times import duration
+from services.cel.values import NANOS, EvaluationError
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 

@@ -41,10 +41,10 @@ from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.features.idle_switches import UNBINDS
 from services.api.identity import ADMIN
-from services.api.kwok.documents import KwokError, load
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Api
+from services.kwok.documents import KwokError, load
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -315,7 +315,7 @@ def _kwok(config: ApiServerConfig) -> "KwokKinds | None":
         return None
     # Only here: expressions and templates are large, and few servers have such kinds.
     from apiserver_fake.customresources.kwok import KwokKinds
-    from services.api.kwok.definitions import chosen
+    from services.kwok.definitions import chosen
 
     try:
         kinds = chosen(config.enable_crds)

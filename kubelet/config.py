@@ -9,9 +9,9 @@ import msgspec
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
 from services.api.errors import UNREADABLE
-from services.api.kwok.documents import Configuration, KwokError, load
-from services.api.kwok.stages.document import StageError, load_stages
-from services.api.kwok.stages.stage import Stage
+from services.kwok.documents import Configuration, KwokError, load
+from services.kwok.stages.document import StageError, load_stages
+from services.kwok.stages.stage import Stage
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -148,7 +148,7 @@ class KubeletConfig(CommonConfig):
         """Return the kinds of KWOK's whose objects are followed. Raises: StartError."""
         if not self.enable_crds:
             return ()
-        from services.api.kwok.definitions import chosen  # expressions are large
+        from services.kwok.definitions import chosen  # expressions are large
 
         try:
             return chosen(self.enable_crds)

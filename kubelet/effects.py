@@ -13,8 +13,8 @@ from kubelet.references.references import Reference
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kwok.stages.operation import Operation
 from services.api.meta import Document, Key
+from services.kwok.stages.operation import Operation
 from services.telemetry.metrics import Counts, Histogram
 
 NODE_KEY: Final = WorkerKey("", 0)

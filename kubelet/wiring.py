@@ -24,11 +24,11 @@ from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
-from services.api.kwok.documents import STAGE
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.lease_record import Terms
 from services.client.leases import Elector, LeadershipLost
+from services.kwok.documents import STAGE
 from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes

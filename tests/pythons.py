@@ -26,7 +26,7 @@ SHARE = (
     "tests/scenarios/test_seeds.py",
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
-    "--ignore=tests/unit/api/cel",
+    "--ignore=tests/unit/cel",
     "-n",
     "2",
     "--dist",

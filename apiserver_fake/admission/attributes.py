@@ -13,11 +13,11 @@ import msgspec
 
 from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.sessions import Session, Unanswered
-from services.api.cel.libraries.authorization import Asker
 from services.api.errors import UNREADABLE
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
 from services.api.wire import Request
+from services.cel.libraries.authorization import Asker
 
 Key = tuple[str, str, int]
 """Which webhook: configuration, name, and where it stands."""

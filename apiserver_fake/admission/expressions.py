@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from services.api.cel import schemas, times, types
-from services.api.cel.declarations import Library, Message, of
-from services.api.cel.environment import CANCELLED, KUBERNETES, CompileError, Environment, EvaluationError, Program
-from services.api.cel.libraries.authorization import AUTHORIZATION, AUTHORIZER, RESOURCE_CHECK
-from services.api.cel.libraries.messages import as_json
-from services.api.cel.schemas import Declared
-from services.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_of
-from services.api.cel.values import Uint, register, value_of
 from services.api.meta import Document
+from services.cel import schemas, times, types
+from services.cel.declarations import Library, Message, of
+from services.cel.environment import CANCELLED, KUBERNETES, CompileError, Environment, EvaluationError, Program
+from services.cel.libraries.authorization import AUTHORIZATION, AUTHORIZER, RESOURCE_CHECK
+from services.cel.libraries.messages import as_json
+from services.cel.schemas import Declared
+from services.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_of
+from services.cel.values import Uint, register, value_of
 
 BUDGET, CONDITIONS_BUDGET = 10_000_000, 2_500_000
 """What all expressions of one policy, and all its match conditions, may cost for one request."""

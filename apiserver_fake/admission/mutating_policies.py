@@ -36,9 +36,9 @@ from apiserver_fake.admission.policies import (
 )
 from apiserver_fake.patch.json_patch import json_patch
 from apiserver_fake.schema.schemas import ANYTHING, Shape
-from services.api.cel.types import list_of
 from services.api.errors import ApiError
 from services.api.meta import Document
+from services.cel.types import list_of
 
 Key = tuple[str, str, str, str]
 

@@ -22,9 +22,9 @@ from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.sessions import Unanswered
-from services.api.cel.libraries.authorization import authorizer_for, resource_check_for
 from services.api.errors import ApiError
 from services.api.meta import Document, Resource
+from services.cel.libraries.authorization import authorizer_for, resource_check_for
 
 
 class ConfigurationError(ValueError):

@@ -15,9 +15,9 @@ from typing import Any, Final
 from apiserver_fake.admission.expressions import Broken, Compiler
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.schema.schemas import component_of, components
-from services.api.cel import schemas as cel_schemas
-from services.api.cel.schemas import Declared
 from services.api.meta import Document, Resource
+from services.cel import schemas as cel_schemas
+from services.cel.schemas import Declared
 
 TYPES_MAX: Final = 10
 _COMPILATION: Final = "compilation failed: "

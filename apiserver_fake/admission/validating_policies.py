@@ -26,10 +26,10 @@ from apiserver_fake.admission.policies import (
     invocations,
     refusal,
 )
-from services.api.cel.types import BOOL, NULL, STRING
-from services.api.cel.values import type_name
 from services.api.errors import ApiError
 from services.api.meta import Document
+from services.cel.types import BOOL, NULL, STRING
+from services.cel.values import type_name
 
 MESSAGE_MAX, ANNOTATION_MAX = 5 * 1024, 10 * 1024
 FAILURE_KEY: Final = "validation.policy.admission.k8s.io/validation_failure"

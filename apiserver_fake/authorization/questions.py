@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.api.cel.libraries.authorization import Asker, Decision, Question
 from services.api.errors import ApiError
 from services.api.identity import MASTERS_GROUP, SERVICE_ACCOUNT_PREFIX, Identity
 from services.api.wire import Request
+from services.cel.libraries.authorization import Asker, Decision, Question
 
 Check = Callable[[Identity, Request], object]
 """Raises Forbidden for what that identity may not do."""

@@ -14,8 +14,8 @@ from apiserver_fake.customresources import embedded
 from apiserver_fake.customresources.causes import invalid
 from apiserver_fake.customresources.structural import Structural
 from apiserver_fake.validation.formats import Cause
-from services.api.cel.rules import OBJECT_LIMIT
 from services.api.meta import Document
+from services.cel.rules import OBJECT_LIMIT
 
 _TYPE: Final = {"apiVersion": "validation/v1", "kind": "Validation"}
 Trail = tuple[str | None, ...]

@@ -24,8 +24,8 @@ from apiserver_fake.customresources.names import dns_label, dns_subdomain, one_o
 from apiserver_fake.customresources.structural import Structural
 from apiserver_fake.customresources.typed import check_types
 from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, required
-from services.api.cel import rules, urls
 from services.api.meta import Document
+from services.cel import rules, urls
 
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

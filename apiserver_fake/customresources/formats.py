@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Final
 
-from services.api.cel import regex, times, urls
-from services.api.cel.values import EvaluationError
+from services.cel import regex, times, urls
+from services.cel.values import EvaluationError
 
 NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 """The formats of numbers, by type."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from services.api.cel import faults
+from services.cel import faults
 
 Step = Callable[[Any], Iterable[Any]]
 VALUES_MAX = 100_000

@@ -12,12 +12,12 @@ from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.validation.formats import Cause
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.api.kwok.definitions import definition, problem_of, resource_of
-from services.api.kwok.documents import Configuration
-from services.api.kwok.objects import KwokObjects
-from services.api.kwok.usage import Usages
 from services.api.meta import Document
 from services.api.wire import Request
+from services.kwok.definitions import definition, problem_of, resource_of
+from services.kwok.documents import Configuration
+from services.kwok.objects import KwokObjects
+from services.kwok.usage import Usages
 
 USAGES = ("ResourceUsage", "ClusterResourceUsage")
 CONTENT = "keplab.dev/definition"

@@ -24,8 +24,8 @@ from apiserver_fake.customresources.lists import Lists
 from apiserver_fake.customresources.values import Pair, Values
 from apiserver_fake.schema.schemas import ANYTHING, Shape
 from apiserver_fake.validation.formats import Cause
-from services.api.cel.rules import OBJECT_LIMIT, Found, Rules
 from services.api.meta import Document, Resource
+from services.cel.rules import OBJECT_LIMIT, Found, Rules
 
 _BLOCKING: Final = frozenset(
     ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")

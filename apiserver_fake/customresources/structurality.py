@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from apiserver_fake.customresources.causes import invalid
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
-from services.api.cel import regex
-from services.api.cel.values import EvaluationError
+from services.cel import regex
+from services.cel.values import EvaluationError
 
 Schema = Mapping[str, Any]
 INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

@@ -32,8 +32,8 @@ from apiserver_fake.customresources.causes import (
 )
 from apiserver_fake.customresources.formats import NUMBERS, format_of, is_known, out_of_range
 from apiserver_fake.validation.formats import Cause, required
-from services.api.cel import regex
-from services.api.cel.values import EvaluationError
+from services.cel import regex
+from services.cel.values import EvaluationError
 
 Schema = Mapping[str, Any]
 Accepts = Callable[[Any], bool]

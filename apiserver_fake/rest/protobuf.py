@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from services.api.cel.times import duration
 from services.api.errors import ApiError, BadRequest, UnsupportedMediaType
 from services.api.meta import Document
 from services.api.times import format_micro_time, format_time, parse_time
+from services.cel.times import duration
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"

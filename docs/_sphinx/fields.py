@@ -24,7 +24,7 @@ _COMPONENTS: Final = ("apiserver_fake", "claim_controller", "kubelet", "lab", "s
 _NO_ACTION: Final = (
     "apiserver_fake/conversion", "apiserver_fake/registry/differences.py", "apiserver_fake/registry/gated_fields.py",
     "apiserver_fake/registry/strategies", "apiserver_fake/registry/warnings.py", "apiserver_fake/rest/openapi.py",
-    "apiserver_fake/schema", "apiserver_fake/validation", "services/api/cel", "services/api/kwok", "lab/cli",
+    "apiserver_fake/schema", "apiserver_fake/validation", "services/cel", "services/kwok", "lab/cli",
     "lab/exchange", "lab/scenarios/script",
 )  # fmt: skip
 """Code that names a field to check it, default it, convert it or write it."""

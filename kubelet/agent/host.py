@@ -23,11 +23,11 @@ from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kwok.documents import STAGE, Configuration
-from services.api.kwok.stages.stage import Stage
 from services.api.meta import Document
 from services.api.seams import Seams
 from services.api.unbind import UnbindSwitches
+from services.kwok.documents import STAGE, Configuration
+from services.kwok.stages.stage import Stage
 from services.reconcile.controller import Change
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 

@@ -10,13 +10,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from services.api.kwok.definitions import resource_of
-from services.api.kwok.documents import STAGE, Configuration
-from services.api.kwok.objects import KwokObjects
-from services.api.kwok.stages.stage import Stage
 from services.api.meta import AnyObject
 from services.api.seams import Seams
 from services.client.informer import Informer
+from services.kwok.definitions import resource_of
+from services.kwok.documents import STAGE, Configuration
+from services.kwok.objects import KwokObjects
+from services.kwok.stages.stage import Stage
 from services.reconcile.controller import Change
 
 SYNC_MAX_S: Final = 10.0

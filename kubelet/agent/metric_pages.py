@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import structlog
 
 from kubelet.agent.host import Host
-from kubelet.kwok.metric_pages import CONTENT_TYPE, Scene, page
-from kubelet.kwok.node_usage import NodeUsage
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.kwok.expressions import Expressions
-from services.api.kwok.kind import Rule
-from services.api.kwok.kinds.metric import NODE_NAME
-from services.api.kwok.usage import Usages
 from services.api.meta import Document, Key
 from services.client.client import Client
 from services.client.informer import Informer
+from services.kwok.expressions import Expressions
+from services.kwok.kind import Rule
+from services.kwok.kinds.metric import NODE_NAME
+from services.kwok.metric_pages import CONTENT_TYPE, Scene, page
+from services.kwok.node_usage import NodeUsage
+from services.kwok.usage import Usages
 from services.reconcile.controller import Change
 from services.runtime.health import HttpRequest, HttpResponse, path_pattern
 

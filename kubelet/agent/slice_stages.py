@@ -8,15 +8,15 @@ import structlog
 
 from kubelet.stages.manager import FAILED
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, Outcome
-from services.api.kwok.stages.stage import Stage
-from services.api.kwok.stages.template_functions import Context
-from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 from services.api.seams import Clock, EventLog
 from services.client.client import Client
 from services.client.stage_calls import SLICES, Target
+from services.kwok.stages.lifecycle import Draws, Life, operations
+from services.kwok.stages.operation import Operation, Outcome
+from services.kwok.stages.stage import Stage
+from services.kwok.stages.template_functions import Context
+from services.kwok.stages.templates import TemplateError
 
 READ_SLICES: Final = "read-slices"
 STAGE_SLICE: Final = "stage-slice/"

@@ -18,16 +18,16 @@ from kubelet.effects import Outbox, PlayStage
 from kubelet.stages.manager import FAILED, StageManager
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
-from services.api.kwok.documents import STAGE
-from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, Outcome, StageApply, StageDelete, StageEvent
-from services.api.kwok.stages.stage import Stage
-from services.api.kwok.stages.template_functions import Context
-from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
 from services.api.wire import Api, Request, encode
 from services.client.informer import Informer
 from services.client.stage_calls import DEADLINE_S, SLICES, Target, ask, requests_of
+from services.kwok.documents import STAGE
+from services.kwok.stages.lifecycle import Draws, Life, operations
+from services.kwok.stages.operation import Operation, Outcome, StageApply, StageDelete, StageEvent
+from services.kwok.stages.stage import Stage
+from services.kwok.stages.template_functions import Context
+from services.kwok.stages.templates import TemplateError
 
 STAGE_TIMERS = ("stage-node", "read-node", READ_SLICES)
 SLICE = "ResourceSlice"

@@ -18,7 +18,7 @@ from typing import Final
 
 from kubelet.interaction import start_command
 from kubelet.interaction.sessions import Session
-from services.api.kwok.kinds.execs import Local
+from services.kwok.kinds.execs import Local
 from services.runtime.spdy.connection import Stream
 
 BLOCK_BYTES: Final = 32 << 10

@@ -18,11 +18,11 @@ from kubelet.interaction.sessions import Session
 from kubelet.runtime import pages
 from kubelet.runtime.files import FileError
 from kubelet.runtime.shell import Context
-from services.api.kwok.documents import Configuration
-from services.api.kwok.kind import Rule
-from services.api.kwok.kinds.execs import Exec, Local
-from services.api.kwok.kinds.port_forward import Forward, Route
 from services.api.meta import Key
+from services.kwok.documents import Configuration
+from services.kwok.kind import Rule
+from services.kwok.kinds.execs import Exec, Local
+from services.kwok.kinds.port_forward import Forward, Route
 from services.runtime.spdy.connection import Stream
 
 DIAL_S: Final = 10.0

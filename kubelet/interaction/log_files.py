@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kubelet.kwok.log_lines import LogText, read_line
 from kubelet.pod.logs import Asked
+from services.kwok.log_lines import LogText, read_line
 
 BLOCK_BYTES: Final = 64 << 10
 LINE_BYTES_MAX: Final = 1 << 20

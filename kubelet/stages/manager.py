@@ -11,12 +11,12 @@ import msgspec
 from kubelet.effects import Outbox, PlayStage, SetTimer
 from kubelet.pod.context import WallTimes
 from kubelet.view import KubeletPod, WorkerKey
-from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, Outcome, StagePatch
-from services.api.kwok.stages.stage import Stage
-from services.api.kwok.stages.template_functions import Context
-from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import Document, Key
+from services.kwok.stages.lifecycle import Draws, Life, operations
+from services.kwok.stages.operation import Operation, Outcome, StagePatch
+from services.kwok.stages.stage import Stage
+from services.kwok.stages.template_functions import Context
+from services.kwok.stages.templates import TemplateError
 
 FAILED = "StageFailed"
 """Reason of the Event that says why a stage could not be played."""

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from lab.benchmarks.result import Result
-from services.api.cel.device_selectors import compile_selector, environment, variables
 from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
+from services.cel.device_selectors import compile_selector, environment, variables
 
 DRIVER: Final = "gpu.example.com"
 _OWN: Final = f'device.attributes["{DRIVER}"]'

@@ -28,13 +28,13 @@ from scheduler.configuration.parser import ConfigurationError
 from scheduler.configuration.parser import read as read_configuration
 from services.api.errors import UNREADABLE
 from services.api.identity import EVERY_STAGE
-from services.api.kwok.definitions import chosen
-from services.api.kwok.documents import STAGE, KwokError, load
-from services.api.kwok.stages.document import StageError, load_stages
-from services.api.kwok.stages.rights import rights_of
 from services.api.release import skew
 from services.api.switches import EMULATED, Switches
 from services.api.times import seconds_in
+from services.kwok.definitions import chosen
+from services.kwok.documents import STAGE, KwokError, load
+from services.kwok.stages.document import StageError, load_stages
+from services.kwok.stages.rights import rights_of
 from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers
 from services.runtime.config import PARENT_VARIABLE, MeshError

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 from lab.exchange.reading import Source, yaml_documents
 from lab.exchange.stream import Refused
 from services.api.documents import yaml_text
-from services.api.kwok.stages.template_functions import Context, Function
-from services.api.kwok.stages.templates import Template, TemplateError
 from services.api.meta import Document, metadata_of
+from services.kwok.stages.template_functions import Context, Function
+from services.kwok.stages.templates import Template, TemplateError
 
 API_VERSION: Final = "config.kwok.x-k8s.io/v1alpha1"
 KIND: Final = "KwokctlResource"

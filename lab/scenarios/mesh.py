@@ -13,13 +13,13 @@ from typing import Protocol
 
 from lab.scenarios.past import State
 from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Identity, Stages, controller_identity, node_identity
-from services.api.kwok.documents import STAGE, load
-from services.api.kwok.stages.document import load_stages
-from services.api.kwok.stages.rights import rights_of
 from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
+from services.kwok.documents import STAGE, load
+from services.kwok.stages.document import load_stages
+from services.kwok.stages.rights import rights_of
 from services.runtime.components import CLAIM_CONTROLLER, Schedulers, component_of
 from services.runtime.supervisor import block_sizes
 

@@ -47,10 +47,10 @@ from lab.scenarios.skew import check_skew
 from lab.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from scheduler.configuration.parser import read as read_configuration
 from services.api.identity import ADMIN, SCHEDULER, Identity
-from services.api.kwok.documents import load, read
-from services.api.kwok.stages.document import load_stages, read_stages
 from services.api.meta import Document
 from services.api.switches import Switches, Value
+from services.kwok.documents import load, read
+from services.kwok.stages.document import load_stages, read_stages
 from services.runtime.real import seeded_random
 from services.telemetry import logs
 from services.telemetry.eventlog import Line

@@ -26,8 +26,8 @@ from lab.scenarios.script.verbs import VERBS
 from lab.scenarios.seen import Ending, Seen
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
-from services.api.kwok.definitions import resource_of
 from services.client.client import Client
+from services.kwok.definitions import resource_of
 
 SAMPLE_EVERY_S = 0.5
 

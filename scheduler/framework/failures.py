@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler.framework.status import Status, failed
-from services.api.cel import faults
+from services.cel import faults
 
 _RUNNING: Final = {
     "pre_score": 'running PreScore plugin "{}"',

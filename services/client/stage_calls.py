@@ -6,10 +6,10 @@ Source: kubernetes-sigs/kwok pkg/kwok/controllers/stage_controller.go (`playStag
 from typing import NamedTuple, Protocol
 
 from services.api.errors import UnknownOutcome
-from services.api.kwok.stages.operation import Outcome, StageDelete, StagePatch
 from services.api.meta import Key
 from services.api.wire import Request, Response, encode
 from services.client.client import delete_request
+from services.kwok.stages.operation import Outcome, StageDelete, StagePatch
 
 SLICES = "resourceslices.resource.k8s.io"
 DEADLINE_S = 10.0

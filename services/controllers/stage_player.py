@@ -1,6 +1,6 @@
 """Moves objects by KWOK's Stages that no kubelet hosts: Deployments, Jobs, Leases, kinds of one's own.
 
-What stages do to one object is `services/api/kwok/stages/lifecycle`; here objects are followed, a kind as soon as a
+What stages do to one object is `services/kwok/stages/lifecycle`; here objects are followed, a kind as soon as a
 stage is for it and it is served, and calls are made, as one user and under the lease of the process.
 Source: kubernetes-sigs/kwok pkg/kwok/controllers/stage_controller.go, stages_manager.go; decision 0078.
 """
@@ -15,14 +15,6 @@ import structlog
 
 from services.api.identity import STAGE_PLAYER
 from services.api.kinds.customresourcedefinition import CustomResourceDefinition, defined_resource
-from services.api.kwok.definitions import resource_of
-from services.api.kwok.documents import STAGE
-from services.api.kwok.objects import KwokObjects
-from services.api.kwok.stages.lifecycle import Draws, Life, operations
-from services.api.kwok.stages.operation import Operation, Outcome, StageApply, StageEvent
-from services.api.kwok.stages.stage import Stage
-from services.api.kwok.stages.template_functions import Context
-from services.api.kwok.stages.templates import TemplateError
 from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.resources import resource_of_kind
 from services.api.seams import Seams
@@ -31,6 +23,14 @@ from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
 from services.client.stage_calls import Target, ask, requests_of
+from services.kwok.definitions import resource_of
+from services.kwok.documents import STAGE
+from services.kwok.objects import KwokObjects
+from services.kwok.stages.lifecycle import Draws, Life, operations
+from services.kwok.stages.operation import Operation, Outcome, StageApply, StageEvent
+from services.kwok.stages.stage import Stage
+from services.kwok.stages.template_functions import Context
+from services.kwok.stages.templates import TemplateError
 from services.reconcile.controller import Change
 
 V = TypeVar("V", bound=View)

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import services.controllers
-from services.api.kwok.documents import STAGE
 from services.api.seams import Component, Seams
 from services.controllers.config import ControllersConfig
+from services.kwok.documents import STAGE
 from services.reconcile.controller import Registration, Sign
 from services.runtime.certificates import authority_of
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
@@ -100,9 +100,9 @@ def _stage_player(config: ControllersConfig, seams: Seams) -> Sequence[Beside]:
     if not config.stages and not config.enable_crds:
         return ()
     # Only here: templates and expressions are large, and few meshes have stages.
-    from services.api.kwok.definitions import chosen
-    from services.api.kwok.stages.document import StageError, load_stages
     from services.controllers.stage_player import StagePlayer
+    from services.kwok.definitions import chosen
+    from services.kwok.stages.document import StageError, load_stages
 
     try:
         follows = STAGE in chosen(config.enable_crds)

@@ -10,13 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from services.api.cel.device_selectors import (
-    AttributeMissing,
-    Selector,
-    SelectorError,
-    SelectorFailure,
-    compile_selector,
-)
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.resourceclaim import (
     ALL,
@@ -28,6 +21,7 @@ from services.api.kinds.resourceclaim import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from services.cel.device_selectors import AttributeMissing, Selector, SelectorError, SelectorFailure, compile_selector
 from services.dra.capacity import Consumption, consumption_of
 from services.dra.features import Features
 from services.dra.pools import Candidate, Content

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import msgspec
 import structlog
 
-from services.api.cel import faults
 from services.api.texts import encodable, json_of, writable
+from services.cel import faults
 from services.telemetry.pieces import Budget, by_age
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

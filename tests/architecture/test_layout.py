@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 TOPS = ("scheduler", "kubelet", "apiserver_fake", "claim_controller", "services", "lab")
 COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers", "claim_controller")
 LIBRARIES = (
-    *(f"services/{name}" for name in ("api", "reconcile", "client", "telemetry", "runtime")),
+    *(f"services/{name}" for name in ("api", "cel", "kwok", "dra", "reconcile", "client", "telemetry", "runtime")),
     *(f"lab/{name}" for name in ("scenarios", "experiments", "explore", "chaos", "runs")),
 )
 

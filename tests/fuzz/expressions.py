@@ -20,21 +20,21 @@ from apiserver_fake.admission import expressions as admission
 from apiserver_fake.customresources import jsonpath
 from lab.scenarios.measures import expression as measures
 from services.api import selectors
-from services.api.cel import device_selectors, faults, libraries, rules
-from services.api.cel.declarations import Library
-from services.api.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError
-from services.api.cel.libraries import extensions, kubernetes
-from services.api.cel.libraries.authorization import AUTHORIZATION, AUTHORIZER, Decision, authorizer_for
-from services.api.cel.libraries.strings import strings
-from services.api.cel.quantities import QUANTITY
-from services.api.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, NULL, STRING, TIMESTAMP, TYPE, UINT, list_of
-from services.api.cel.values import Duration, Uint
 from services.api.errors import ApiError
 from services.api.kinds.resourceslice import Device
-from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
-from services.api.kwok.stages import jq
-from services.api.kwok.stages.template_functions import FUNCTIONS, Context
-from services.api.kwok.stages.templates import Template, TemplateError
+from services.cel import device_selectors, faults, libraries, rules
+from services.cel.declarations import Library
+from services.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError
+from services.cel.libraries import extensions, kubernetes
+from services.cel.libraries.authorization import AUTHORIZATION, AUTHORIZER, Decision, authorizer_for
+from services.cel.libraries.strings import strings
+from services.cel.quantities import QUANTITY
+from services.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, NULL, STRING, TIMESTAMP, TYPE, UINT, list_of
+from services.cel.values import Duration, Uint
+from services.kwok.expressions import Draws, Expressions, Moment, go_object
+from services.kwok.stages import jq
+from services.kwok.stages.template_functions import FUNCTIONS, Context
+from services.kwok.stages.templates import Template, TemplateError
 
 SCALARS = (BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT)
 VALUES = {

@@ -18,7 +18,6 @@ from apiserver_fake.rest import media_types, protobuf
 from apiserver_fake.schema.schemas import conform, shape_of
 from apiserver_fake.storage import journal, records
 from kubelet.dra.emulated import definition as drivers
-from kubelet.kwok.log_lines import read_line
 from kubelet.managers import cpu_topology
 from kubelet.node import definition as nodes
 from kubelet.node import health
@@ -31,22 +30,23 @@ from lab.scenarios.script import expectation, scenario, value_types, workload
 from lab.scenarios.script.verbs import VERBS
 from scheduler.configuration import parser as configuration
 from services.api import cron, label_syntax, quantity, selectors, times
-from services.api.cel import device_selectors, values
-from services.api.cel import quantities as cel_quantities
-from services.api.cel import times as cel_times
-from services.api.cel import versions as cel_versions
 from services.api.errors import ApiError, from_status
 from services.api.kinds.resourceslice import Device
-from services.api.kwok.documents import KwokError
-from services.api.kwok.documents import read as kwok_read
-from services.api.kwok.expressions import Draws, Expressions, Moment, go_object
-from services.api.kwok.stages import jq
-from services.api.kwok.stages.document import StageError, read_stages
 from services.api.meta import Key
 from services.api.node_selection import integer_of
 from services.api.resources import resources
 from services.api.switches import SwitchError, Switches
 from services.api.wire import LeaseEpoch, Request
+from services.cel import device_selectors, values
+from services.cel import quantities as cel_quantities
+from services.cel import times as cel_times
+from services.cel import versions as cel_versions
+from services.kwok.documents import KwokError
+from services.kwok.documents import read as kwok_read
+from services.kwok.expressions import Draws, Expressions, Moment, go_object
+from services.kwok.log_lines import read_line
+from services.kwok.stages import jq
+from services.kwok.stages.document import StageError, read_stages
 from services.runtime.config import StartError
 from services.runtime.mesh_directory import read_state
 from services.runtime.roles import read_role

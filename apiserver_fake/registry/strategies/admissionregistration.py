@@ -31,9 +31,9 @@ from apiserver_fake.validation.formats import (
     too_many,
     unsupported,
 )
-from services.api.cel.syntax import RESERVED
-from services.api.cel.types import BOOL, NULL, STRING, Type, list_of
 from services.api.meta import Document
+from services.cel.syntax import RESERVED
+from services.cel.types import BOOL, NULL, STRING, Type, list_of
 
 GROUP = "admissionregistration.k8s.io"
 FAILURE_POLICIES, MATCH_POLICIES = ("Fail", "Ignore"), ("Equivalent", "Exact")

@@ -21,8 +21,8 @@ from apiserver_fake.validation.formats import (
     too_long,
 )
 from apiserver_fake.validation.pod.placement import NODE_SELECTOR_TERMS
-from services.api.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
 from services.api.meta import Document
+from services.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
 
 LIST_MAX, OPAQUE_BYTES_MAX, EXPRESSION_BYTES_MAX = 32, 10 * 1024, 10 * 1024
 DRIVER_NAME_MAX, POOL_NAME_MAX, ID_MAX = 63, 253, 32

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.benchmarks.scheduler_perf.located import FileError, load
-from services.api.kwok.stages.template_functions import FUNCTIONS, Function, shown
-from services.api.kwok.stages.templates import Dialect, Template, TemplateError
 from services.api.meta import Document
+from services.kwok.stages.template_functions import FUNCTIONS, Function, shown
+from services.kwok.stages.templates import Dialect, Template, TemplateError
 
 _GOS_OWN: Final = ("eq", "ne", "lt", "le", "gt", "ge", "not", "index", "len", "print", "println", "printf")
 _ESCAPES: Final = str.maketrans(

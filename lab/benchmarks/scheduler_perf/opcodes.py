@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from services.api.cel.times import duration
-from services.api.cel.values import EvaluationError
 from services.api.meta import Document
+from services.cel.times import duration
+from services.cel.values import EvaluationError
 
 PARAMETER_SIGN: Final = "$"
 STAGES: Final = ("Scheduled", "Attempted")

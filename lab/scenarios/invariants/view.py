@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from services.api.errors import ApiError
-from services.api.kwok.definitions import resources as kwok_resources
 from services.api.resources import resources
 from services.api.selectors import parse_field_selector
+from services.kwok.definitions import resources as kwok_resources
 from services.telemetry.eventlog import Line
 
 WINDOW = 20_000

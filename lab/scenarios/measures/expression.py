@@ -24,12 +24,12 @@ from typing import Any, Final
 from lab.scenarios.measures import quantile
 from lab.scenarios.measures.field_paths import field_mistakes
 from lab.scenarios.measures.register import DIRECTIONS, NAME, Measure, find
-from services.api.cel.declarations import Library, on
-from services.api.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError, Program
-from services.api.cel.syntax import Call, Ident, Literal, Node, Select
-from services.api.cel.types import BOOL, DOUBLE, DURATION, DYN, INT, STRING, UINT, Type, list_of, map_of
-from services.api.cel.values import Duration, Optional
 from services.api.resources import resources
+from services.cel.declarations import Library, on
+from services.cel.environment import KUBERNETES, CompileError, Environment, EvaluationError, Program
+from services.cel.syntax import Call, Ident, Literal, Node, Select
+from services.cel.types import BOOL, DOUBLE, DURATION, DYN, INT, STRING, UINT, Type, list_of, map_of
+from services.cel.values import Duration, Optional
 
 FORM: Final = "want: measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] = EXPRESSION"
 COST_LIMIT: Final = 20_000_000

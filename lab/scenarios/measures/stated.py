@@ -18,8 +18,8 @@ from lab.scenarios.measures.placement import Placement
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded, Wanted
 from lab.scenarios.measures.register import Measure
-from services.api.cel.values import EvaluationError
 from services.api.resources import resources
+from services.cel.values import EvaluationError
 
 _TIMES: Final = {
     "bound": "bound_s",

@@ -18,11 +18,11 @@ from apiserver_fake.schema.schemas import Mistyped, conform, shape_of
 from lab.scenarios.script.value_types import suggestion
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest
-from services.api.kwok.definitions import problem_of
-from services.api.kwok.definitions import resources as kwok_resources
-from services.api.kwok.kind import API_VERSION
 from services.api.meta import Document, Resource
 from services.api.resources import resource_of_kind, resources
+from services.kwok.definitions import problem_of
+from services.kwok.definitions import resources as kwok_resources
+from services.kwok.kind import API_VERSION
 
 _OPENS = re.compile(r"(?:^|(?<=\s))<<\s*(?P<quote>['\"]?)(?P<word>[A-Za-z_][\w.-]*)(?P=quote)$")
 _PART = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")

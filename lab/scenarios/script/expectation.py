@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol
 from apiserver_fake.schema.schemas import ANYTHING, shape_of
 from lab.scenarios.script.declaration import Argument, Declaration
 from lab.scenarios.script.value_types import parse_duration, suggestion, words_of
-from services.api.kwok.definitions import resources as kwok_resources
 from services.api.meta import Document, Resource
 from services.api.quantity import nano
 from services.api.resources import resources
+from services.kwok.definitions import resources as kwok_resources
 
 TOPIC: Final = "Expectations"
 _DOT = re.compile(r"\.(?![^\[]*\])")

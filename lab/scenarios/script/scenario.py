@@ -24,8 +24,8 @@ from lab.scenarios.script.blocks import Block
 from lab.scenarios.script.declaration import FILE, Argument, Declaration, Option, explained
 from lab.scenarios.script.expectation import Expectation, parse_expectation
 from lab.scenarios.script.value_types import COUNT, DURATION, NAME, NODES, PAIRS, TEXT, choice, suggestion, words_of
-from services.api.kwok.definitions import chosen
 from services.api.switches import Switches
+from services.kwok.definitions import chosen
 from services.runtime.components import Schedulers
 
 

@@ -45,7 +45,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class UsageDocuments(Protocol):
-    """What documents say that pods use, where their own annotations do not (`services/api/kwok/usage`)."""
+    """What documents say that pods use, where their own annotations do not (`services/kwok/usage`)."""
 
     failures: dict[str, str]
     """The last error of each expression that could not be evaluated."""

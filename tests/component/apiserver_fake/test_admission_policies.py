@@ -648,7 +648,7 @@ def test_a_fault_in_an_expression_refuses_the_request_wherever_it_is_written(mon
             {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{metadata: Object.metadata{labels: {'a': object.metadata.name.lowerAscii()}}}"}},
             reinvocationPolicy="Never",
         )  # fmt: skip
-        monkeypatch.setattr("services.api.cel.evaluator._matches", lambda *_: {}["broken on purpose"])
+        monkeypatch.setattr("services.cel.evaluator._matches", lambda *_: {}["broken on purpose"])
         refused = await call.refusal("create", "pods", body=pod())
         assert (True, True) == (400 <= refused["code"] < 500, "internal error: KeyError" in refused["message"])
         for name in ("valid", "variable", "condition"):

@@ -20,12 +20,12 @@ from lab.scenarios.simulation.network import Network, SimTransport
 from lab.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.api.errors import NotFound
 from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Hosting, Identity, driver_identity, host_identity
-from services.api.kwok.stages.rights import rights_of
 from services.api.meta import Key
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
+from services.kwok.stages.rights import rights_of
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 

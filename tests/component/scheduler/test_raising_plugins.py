@@ -12,9 +12,9 @@ from scheduler.framework.failures import failure_of
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SKIP as SKIPS
 from scheduler.framework.status import SUCCESS
-from services.api.cel import faults
-from services.api.cel.device_selectors import compile_selector
 from services.api.meta import Key
+from services.cel import faults
+from services.cel.device_selectors import compile_selector
 
 INTERNAL = "internal error: KeyError: 'what the plugin does not have'"
 
@@ -211,7 +211,7 @@ def test_a_selector_with_a_fault_fails_the_pod_of_its_claim_and_no_other(play, m
     def broken(*_):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("services.api.cel.evaluator._no_overload", broken)
+    monkeypatch.setattr("services.cel.evaluator._no_overload", broken)
     compile_selector.cache_clear()
     condition = play(claimed)
     assert "CEL runtime error: internal error: RecursionError: too deep" in condition["message"]

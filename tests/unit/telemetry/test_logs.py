@@ -7,7 +7,7 @@ import logging
 import pytest
 import structlog
 
-from services.api.cel import faults
+from services.cel import faults
 from services.telemetry import logs
 
 

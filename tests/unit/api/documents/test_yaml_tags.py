@@ -9,7 +9,7 @@ from lab.ui.objects import read_documents
 from scheduler.configuration.parser import ConfigurationError, read
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest
-from services.api.kwok.stages.document import StageError, read_stage
+from services.kwok.stages.document import StageError, read_stage
 
 TEXTS = ("a: !!bool x", "a: !!timestamp x", "a: !!timestamp 2026-02-30", "a: !!int x", "!!float y: 1")
 

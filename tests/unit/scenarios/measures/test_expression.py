@@ -6,7 +6,7 @@ import pytest
 
 from lab.scenarios.measures import expression
 from lab.scenarios.measures.expression import parse_measure
-from services.api.cel.values import EvaluationError
+from services.cel.values import EvaluationError
 
 PODS = [
     {"metadata": {"name": "a"}, "status": {"phase": "Running"}, "at": {"created": 1.0, "running": 3.0}},

@@ -1,0 +1,476 @@
+"""Structural schemas of OpenAPI as types of CEL, and documents as values of them. Pure.
+
+    declared = declare(schema, is_root=True)
+    environment = Environment({"self": declared.type}, objects=objects(declared), sizes=sizes(declared))
+    environment.compile("self.spec.replicas <= 3").evaluate({"self": value(document, declared)})
+
+A property is a field under its escaped name (`__dash__`, `__namespace__`); what the schema does not describe is in no
+expression. Sizes are the largest that fit into a request of 3 MiB, unless the schema has a limit.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/common/{schemas,values}.go, escaping.go, limits.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from services.cel import times, types
+from services.cel.checker import Fields
+from services.cel.costs import Range, Sizes
+from services.cel.syntax import RESERVED
+from services.cel.types import Type, list_of, map_of, object_of
+from services.cel.values import Duration, EvaluationError, Timestamp, equal, utf8, whole
+
+Schema = Mapping[str, Any]
+REQUEST_MAX: Final = 3 * 1024 * 1024
+"""Bytes of the largest request, which bounds what a schema does not."""
+_KEYWORDS: Final = RESERVED | {"true", "false", "null", "in"}
+_ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_PLAIN: Final = {each: text for text, each in _ESCAPED.items()}
+_NAME: Final = re.compile(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*")
+_TEXT: Final = {"type": "string"}
+_METADATA: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
+_TIMES: Final = {
+    "duration": (types.DURATION, 3, 32),
+    "date": (types.TIMESTAMP, 12, 12),
+    "date-time": (types.TIMESTAMP, 21, 32),
+}
+"""By format: the type, and how many bytes it has in JSON at least and at most."""
+_SCALARS: Final = {"boolean": (types.BOOL, 4), "number": (types.DOUBLE, 1), "integer": (types.INT, 1)}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a place of a schema is in expressions.
+
+    `least_bytes`: the smallest it can be in JSON. `most`: how many characters, items or entries it can have.
+    `fields` are an object's, by escaped name; `items` what a list or map contains.
+    """
+
+    schema: Schema
+    type: Type
+    least_bytes: int
+    most: int = 0
+    fields: Mapping[str, Declared] = field(default_factory=dict)
+    items: Declared | None = None
+
+    @property
+    def cardinality(self) -> int:
+        """How often it can be in one request, when nothing limits the lists and maps it is in."""
+        return REQUEST_MAX // (self.least_bytes + 1)
+
+
+_KEY: Final = Declared(_TEXT, types.STRING, 2)
+
+
+def escaped(name: str) -> str | None:
+    """Return a property's name as expressions have it; None: no expression can name it."""
+    if name in _KEYWORDS:
+        return f"__{name}__"
+    if not _NAME.fullmatch(name):
+        return None
+    return re.sub(r"__|[-./]", lambda match: _ESCAPED[match[0]], name)
+
+
+def unescaped(name: str) -> str | None:
+    """Return the property that an expression's name means; None: it is no escaped name."""
+    found = re.split(r"(__[^_]+__)", name)
+    for place in range(1, len(found), 2):
+        inside = found[place][2:-2]
+        if found[place] in _PLAIN:
+            found[place] = _PLAIN[found[place]]
+        elif inside in _KEYWORDS and len(found[place]) == len(name):
+            found[place] = inside
+        else:
+            return None
+    return "".join(found)
+
+
+def declare(schema: Schema, *, is_root: bool = False, name: str = "self") -> Declared | None:
+    """Return the type of a structural schema; None: expressions cannot refer to what it describes.
+
+    `is_root`: it is a resource, which has apiVersion, kind, and its metadata's name whether or not the schema says so.
+    """
+    if schema.get("x-kubernetes-int-or-string"):
+        limit = schema.get("maxLength")
+        return Declared(schema, types.DYN, 1, REQUEST_MAX - 2 if limit is None else 4 * max(limit, 0))
+    if is_root:
+        schema = with_metadata(schema)
+    kind = schema.get("type")
+    if kind == "array":
+        return _declared_list(schema, name)
+    if kind == "object":
+        if isinstance(schema.get("additionalProperties"), Mapping):
+            return _declared_map(schema, name)
+        if schema.get("additionalProperties"):
+            return None
+        return _declared_object(schema, name)
+    if kind == "string":
+        return _declared_text(schema)
+    if kind in _SCALARS:
+        what, least = _SCALARS[kind]
+        return Declared(schema, what, least)
+    return None
+
+
+def _child(schema: Schema, name: str) -> Declared | None:
+    return declare(schema, is_root=bool(schema.get("x-kubernetes-embedded-resource")), name=name)
+
+
+def with_metadata(schema: Schema) -> Schema:
+    """Return a resource's schema with the fields that every resource has."""
+    properties = {**(schema.get("properties") or {}), "kind": _TEXT, "apiVersion": _TEXT, "metadata": _METADATA}
+    return {**schema, "properties": properties}
+
+
+def _declared_list(schema: Schema, name: str) -> Declared | None:
+    items = _child(schema["items"], f"{name}.@idx") if isinstance(schema.get("items"), Mapping) else None
+    if items is None:
+        return None
+    limit = schema.get("maxItems")
+    most = (REQUEST_MAX - 2) // (items.least_bytes + 1) if limit is None else max(limit, 0)
+    return Declared(schema, list_of(items.type), 2, most, items=items)
+
+
+def _declared_map(schema: Schema, name: str) -> Declared | None:
+    items = _child(schema["additionalProperties"], f"{name}.@elem")
+    if items is None:
+        return None
+    limit = schema.get("maxProperties")
+    most = (REQUEST_MAX - 2) // (items.least_bytes + 6) if limit is None else max(limit, 0)
+    return Declared(schema, map_of(types.STRING, items.type), 2, most, items=items)
+
+
+def _declared_object(schema: Schema, name: str) -> Declared:
+    fields: dict[str, Declared] = {}
+    least = 2
+    required = schema.get("required") or ()
+    for each, inner in (schema.get("properties") or {}).items():
+        said = escaped(each)
+        found = _child(inner, f"{name}.{said or each}")
+        if found is None:
+            continue
+        if said is not None:
+            fields[said] = found
+        if each in required and inner.get("default") is None:
+            least += len(utf8(each)) + found.least_bytes + 4
+    return Declared(schema, object_of(name), least, fields=fields)
+
+
+def _declared_text(schema: Schema) -> Declared:
+    what, limit = schema.get("format"), schema.get("maxLength")
+    if what in _TIMES:
+        kind, least, most = _TIMES[what]
+        return Declared(schema, kind, least, most)
+    if what == "byte":
+        return Declared(schema, types.BYTES, 2, REQUEST_MAX - 2 if limit is None else max(limit, 0))
+    if limit is not None:
+        most = 4 * max(limit, 0)  # a limit is of characters, and costs are of bytes
+    elif enum := schema.get("enum"):
+        most = max((len(utf8(each)) for each in enum if isinstance(each, str)), default=0)
+    else:
+        most = REQUEST_MAX - 2
+    return Declared(schema, types.STRING, 2, most)
+
+
+def objects(*declared: Declared) -> dict[str, Fields]:
+    """Return the fields of every object that is in what is declared, by the name of its type."""
+    found: dict[str, Fields] = {}
+    for each in declared:
+        _collect(each, found)
+    return found
+
+
+def _collect(declared: Declared, found: dict[str, Fields]) -> None:
+    if declared.type.kind == "object":
+        fields = {name: each.type for name, each in declared.fields.items()}
+        # A keyword is a field's name as it stands, too.
+        found[declared.type.name] = fields | {
+            word: fields[said] for word in _KEYWORDS if (said := f"__{word}__") in fields
+        }
+    for each in (*declared.fields.values(), *([] if declared.items is None else [declared.items])):
+        _collect(each, found)
+
+
+def sizes(root: Declared) -> Sizes:
+    """Return how large what a variable of that type contains can be, by path: for the estimate of costs.
+
+    Whatever a path begins with is looked for in `root`, as the API server does: `oldSelf` has the type of `self`.
+    """
+
+    def size(path: tuple[str, ...]) -> Range | None:
+        at: Declared | None = root
+        for name in path[1:]:
+            if at is None:
+                return None
+            if name in ("@items", "@values"):
+                at = at.items
+            elif name == "@keys":
+                at = _KEY if at.type.kind == "map" else None
+            else:
+                at = at.fields.get(name)
+        return None if at is None else Range(0, at.most)
+
+    return size
+
+
+# Documents as values.
+
+_GO: Final = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    type(None): "<nil>",
+}
+_PERIOD: Final = re.compile(r"((\d+)\s*([A-Za-zµ]+))")
+_PERIODS_NS: Final = {
+    **dict.fromkeys(("ns", "nano"), 1),
+    **dict.fromkeys(("us", "µs", "micro"), 10**3),
+    **dict.fromkeys(("ms", "milli"), 10**6),
+    **dict.fromkeys(("s", "sec"), 10**9),
+    **dict.fromkeys(("m", "min"), 60 * 10**9),
+    **dict.fromkeys(("h", "hr", "hour"), 3600 * 10**9),
+    **dict.fromkeys(("d", "day"), 86400 * 10**9),
+    **dict.fromkeys(("w", "wk", "week"), 7 * 86400 * 10**9),
+}
+
+
+def value(document: Any, declared: Declared) -> Any:
+    """Return what a document is in expressions; what it contains is converted when it is read.
+
+    Raises: EvaluationError when it is not what the schema says.
+    """
+    schema = declared.schema
+    if document is None:
+        if schema.get("nullable"):
+            return None
+        raise EvaluationError("invalid data, got null for schema with nullable=false")
+    if schema.get("x-kubernetes-int-or-string"):
+        if type(document) in (int, str):
+            return document
+        raise EvaluationError("invalid data, expected XIntOrString value to be either a string or integer")
+    return _CONVERSIONS[schema["type"]](document, declared)
+
+
+def _wrong(wanted: str, document: Any) -> EvaluationError:
+    return EvaluationError(f"invalid data, expected {wanted}, got {_GO.get(type(document), type(document).__name__)}")
+
+
+def _object_value(document: Any, declared: Declared) -> Any:
+    if not isinstance(document, Mapping):
+        raise EvaluationError("invalid data, expected a map for the provided schema with type=object")
+    return MapValue(document, declared) if declared.type.kind == "map" else ObjectValue(document, declared)
+
+
+def _list_value(document: Any, declared: Declared) -> Any:
+    if not isinstance(document, list | tuple):
+        raise EvaluationError("invalid data, expected an array for the provided schema with type=array")
+    assert declared.items is not None
+    items = declared.items
+    found = [value(each, items) for each in document]
+    match declared.schema.get("x-kubernetes-list-type"):
+        case "map":
+            return MapList(found, tuple(declared.schema.get("x-kubernetes-list-map-keys") or ()))
+        case "set":
+            return SetList(found)
+    return found
+
+
+def _text_value(document: Any, declared: Declared) -> Any:
+    if not isinstance(document, str):
+        raise _wrong("string", document)
+    convert = _FORMATS.get(declared.schema.get("format", ""))
+    return document if convert is None else convert(document)
+
+
+def _number_value(document: Any, _: Declared) -> float:
+    if type(document) in (int, float):
+        return float(document)
+    raise _wrong("float", document)
+
+
+def _integer_value(document: Any, _: Declared) -> int:
+    if type(document) is int:
+        return document
+    raise _wrong("int", document)
+
+
+def _boolean_value(document: Any, _: Declared) -> bool:
+    if type(document) is bool:
+        return document
+    raise EvaluationError(f"invalid data, expected bool, got {_GO.get(type(document), '')}")
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[Any, Declared], Any]]] = {
+    "object": _object_value,
+    "array": _list_value,
+    "string": _text_value,
+    "number": _number_value,
+    "integer": _integer_value,
+    "boolean": _boolean_value,
+}
+
+
+def _duration(text: str) -> Duration:
+    try:
+        return times.duration(text)
+    except EvaluationError:
+        nanos = 0
+        found = _PERIOD.findall(text)
+        for _, count, unit in found:
+            size = _PERIODS_NS.get(unit.lower(), _PERIODS_NS.get(unit.lower().removesuffix("s"), 0))
+            nanos += whole(count) * size
+            if not size:
+                found = []
+                break
+        if not found:
+            raise EvaluationError(f"Invalid duration {text}: unable to parse {text} as duration") from None
+        return Duration(nanos)
+
+
+def _date(text: str) -> Timestamp:
+    try:
+        return times.timestamp(f"{text}T00:00:00Z")
+    except EvaluationError:
+        raise EvaluationError(f"Invalid date formatted string {text}") from None
+
+
+def _moment(text: str) -> Timestamp:
+    try:
+        return times.timestamp(text)
+    except EvaluationError:
+        raise EvaluationError(f"Invalid date-time formatted string {text}") from None
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise EvaluationError(f"Invalid byte formatted string {text}") from None
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "duration": _duration,
+    "date": _date,
+    "date-time": _moment,
+    "byte": _bytes,
+}
+
+
+class MapValue(Mapping[str, Any]):
+    """A document whose schema has `additionalProperties`."""
+
+    __slots__ = ("_declared", "_document")
+
+    def __init__(self, document: Mapping[str, Any], declared: Declared) -> None:
+        self._document, self._declared = document, declared
+
+    def __getitem__(self, key: str) -> Any:
+        items = self._declared.items
+        assert items is not None
+        return value(self._document[key], items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._document
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._document)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+
+class ObjectValue(Mapping[str, Any]):
+    """A document whose schema has `properties`. A field that is null is absent; size counts it all the same."""
+
+    __slots__ = ("_declared", "_document")
+
+    def __init__(self, document: Mapping[str, Any], declared: Declared) -> None:
+        self._document, self._declared = document, declared
+
+    def __getitem__(self, key: str) -> Any:
+        name = unescaped(key)
+        found = None if name is None else self._document.get(name)
+        declared = self._declared.fields.get(key)
+        if declared is None:
+            declared = self._declared.fields.get(f"__{key}__") if key in _KEYWORDS else None
+        if found is None or declared is None:
+            raise KeyError(key)
+        return value(found, declared)
+
+    def __iter__(self) -> Iterator[str]:
+        fields = self._declared.fields
+        return (said for name in self._document if (said := escaped(name)) is not None and said in fields)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def cel_equal(self, other: Any) -> bool:
+        """Return whether all fields are equal; those that only the document knows are compared as they are."""
+        if not isinstance(other, ObjectValue):
+            return isinstance(other, Mapping) and dict(self) == dict(other)
+        if len(self) != len(other):
+            return False
+        for name, each in self._document.items():
+            said = escaped(name)
+            declared = None if said is None else self._declared.fields.get(said)
+            if declared is None:
+                if name in other._document and each != other._document[name]:
+                    return False
+            elif other._document.get(name) is None or not equal(value(each, declared), other[said or ""]):
+                return False
+        return True
+
+
+class SetList(list[Any]):
+    """A list whose `x-kubernetes-list-type` is set: equal in any order; `+` appends what it does not have."""
+
+    def cel_equal(self, other: Any) -> bool:
+        """Return whether both have the same items."""
+        return len(self) == len(other) and all(any(equal(each, own) for own in self) for each in other)
+
+    def cel_add(self, other: Any) -> SetList:
+        """Return the union, own items first."""
+        found = SetList(self)
+        for each in other:
+            if not any(equal(each, own) for own in found):
+                found.append(each)
+        return found
+
+
+class MapList(list[Any]):
+    """A list whose `x-kubernetes-list-type` is map: items are the same by their keys, equal in any order."""
+
+    def __init__(self, items: Any, keys: tuple[str, ...]) -> None:
+        super().__init__(items)
+        self._keys = tuple(escaped(each) or each for each in keys)
+
+    def _key(self, item: Any) -> tuple[Any, ...]:
+        return tuple(item.get(each) for each in self._keys)
+
+    def cel_equal(self, other: Any) -> bool:
+        """Return whether both have equal items under the same keys."""
+        own = {self._key(each): each for each in self}
+        return len(self) == len(other) and all(
+            (key := self._key(each)) in own and equal(own[key], each) for each in other
+        )
+
+    def cel_add(self, other: Any) -> MapList:
+        """Return the list with items of the other in the place of those with the same keys, and the rest after it."""
+        found = MapList(self, ())
+        found._keys = self._keys
+        places = {self._key(each): place for place, each in enumerate(found)}
+        for each in other:
+            place = places.get(self._key(each))
+            if place is None:
+                found.append(each)
+            else:
+                found[place] = each
+        return found

@@ -1,0 +1,54 @@
+"""ResourceUsage and ClusterResourceUsage: what containers use. Pure.
+
+Source: kubernetes-sigs/kwok pkg/apis/v1alpha1/resource_usage_types.go.
+"""
+
+from services.cel.quantities import Quantity, quantity
+from services.cel.values import EvaluationError
+from services.kwok import expressions
+from services.kwok.kind import Entry, Kind, Part
+
+
+class Use(Part, frozen=True):
+    """How much is used: a quantity, or an expression; the quantity wins."""
+
+    value: str | int | float | None = None
+    expression: str | None = None
+
+    def check(self, path: str) -> None:
+        """Raise ValueError beginning with the path of what cannot be used."""
+        if self.value is None and self.expression is None:
+            raise ValueError(f"{path}: want value or expression")
+        if self.value is not None:
+            try:
+                self.quantity()
+            except EvaluationError as error:
+                raise ValueError(f"{path}.value {self.value!r}: {error}") from None
+        if self.expression is not None:
+            try:
+                expressions.compiled(self.expression)
+            except ValueError as error:
+                raise ValueError(f"{path}.expression: {error}") from None
+
+    def quantity(self) -> Quantity | None:
+        """Return the quantity, None for none. Raises: EvaluationError."""
+        return quantity(str(self.value)) if self.value is not None else None
+
+
+class Usage(Entry, frozen=True):
+    """What some containers use, by resource."""
+
+    usage: dict[str, Use] = {}
+
+    def __post_init__(self) -> None:
+        for resource, use in self.usage.items():
+            use.check(f".usage.{resource}")
+
+
+class Spec(Part, frozen=True):
+    """What a document says."""
+
+    usages: tuple[Usage, ...]
+
+
+KIND = Kind("ResourceUsage", Spec, "usages")

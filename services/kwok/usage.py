@@ -1,0 +1,58 @@
+"""What ResourceUsages say that containers use at a moment. Pure.
+
+Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go; decision 0073.
+"""
+
+from services.api.meta import Document, Key, key_of
+from services.api.metrics.usage import ANNOTATION
+from services.kwok.expressions import Draws, Expressions, Moment, go_object
+from services.kwok.kind import Found, Rules
+from services.kwok.kinds.resource_usage import Use
+
+
+class Usages:
+    """What documents say of containers. `failures`: the last error of each expression that could not be evaluated."""
+
+    def __init__(self, rules: Rules, seed: int = 0) -> None:
+        self._rules, self._seed = rules, seed
+        self._expressions = Expressions()
+        self.failures: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def find(self, key: Key, container: str) -> Found | None:
+        """Return what is for this container."""
+        return self._rules.find(key, container)
+
+    def says(self, pod: Document, container: str) -> bool:
+        """Whether a document says what the container uses, and the pod's own annotation does not."""
+        annotations = pod["metadata"].get("annotations") or {}
+        has_own = ANNOTATION in annotations or f"{ANNOTATION}.{container}" in annotations
+        return not has_own and self.find(key_of(pod), container) is not None
+
+    def used(self, resource: str, node: Document, pod: Document, container: str, wall_s: float) -> float:
+        """Return how much of a resource a container uses, in cores or bytes.
+
+        The documents are as the API server has them. What is not said, or cannot be evaluated, is 0, as in KWOK.
+        """
+        key = key_of(pod)
+        found = self._rules.find(key, container)
+        use: Use | None = found.entry.usage.get(resource) if found is not None else None
+        if found is None or use is None:
+            return 0.0
+        if (value := use.quantity()) is not None:
+            return max(0.0, value.as_float())
+        assert use.expression is not None
+        spec: Document = next((each for each in pod["spec"].get("containers", ()) if each.get("name") == container), {})
+        objects = {
+            "node": go_object("node", node),
+            "pod": go_object("pod", pod),
+            "container": go_object("container", spec),
+        }
+        moment = Moment(wall_s, Draws((self._seed, "usage", resource, key, container, wall_s)))
+        try:
+            return max(0.0, self._expressions.number(use.expression, objects, moment))
+        except ValueError as error:
+            self.failures[use.expression] = f"{found.rule.where}: usage of {resource}: {error}"
+            return 0.0
