@@ -1,6 +1,7 @@
 # Two commands set everything up: `make demo` and `make test`. Both install what they need into .venv.
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
@@ -8,28 +9,34 @@ HOURS ?= 1
 WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
+.PHONY: help install compiled hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(READY): requirements.lock pyproject.toml
-	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "keplab needs python3 3.11 or newer"; exit 1; }
-	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# What keplab runs with, and all of it with tests and linters.
+$(RUNTIME): requirements-runtime.lock pyproject.toml deploy/environment.py
+	@python3 deploy/environment.py runtime
 	@touch $@
 
-install: $(READY) ## make .venv from the lock
+$(READY): requirements.lock pyproject.toml deploy/environment.py
+	@python3 deploy/environment.py all
+	@touch $(RUNTIME) $@
+
+install: compiled ## make .venv from the lock, with what tests and linters need
+
+# Modules that changed are compiled once here; where Python may write no bytecode, each process would compile them anew.
+compiled: $(READY)
+	@python3 deploy/environment.py compile
 
 hooks: $(READY) ## format and lint before each commit of this clone
 	git config core.hooksPath .githooks
 
-demo: $(READY) ## the runaway and its cure, side by side, as real processes
+demo: $(RUNTIME) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html --recording runs/runaway
 
-test: lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
+test: compiled lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/durability tests/interop -n 5 --dist loadfile

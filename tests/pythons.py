@@ -26,7 +26,6 @@ SHARE = (
     "tests/scenarios/test_seeds.py",
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
-    "--ignore=tests/unit/cel",
     "-n",
     "2",
     "--dist",

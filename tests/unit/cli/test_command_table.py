@@ -16,7 +16,7 @@ from lab.cli.groups import first_line
 ROOT = Path(__file__).parents[3]
 LINE_MAX = 63
 """What a terminal of 80 columns has beside the longest name."""
-HEAVY = ("numpy", "scipy", "grpc", "aiohttp", "cryptography", "yaml", "google", "opentelemetry")
+HEAVY = ("numpy", "grpc", "aiohttp", "cryptography", "yaml", "google", "opentelemetry")
 COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services.controllers", "lab.benchmarks")
 
 

@@ -45,6 +45,26 @@ def test_the_interval_is_that_of_the_median_over_resampled_seeds():
     assert paired("x", differences).interval == (medians[cut], medians[-cut - 1])
 
 
+@pytest.mark.parametrize(
+    ("differences", "interval"),
+    [([0.3, -1.2, 2.2, 5.0, 0.7, 1.1, 4.4, -0.2], (-0.2, 4.4)), ([-1.0, -1.0, 0.0, -2.0, 3.0, -1.0], (-1.5, 1.5))],
+)
+def test_intervals_are_those_of_another_library(differences, interval):
+    """Expected: SciPy 1.17 `scipy.stats.bootstrap`, percentile method, 4,999 resamples, NumPy's generator of seed 0."""
+    assert paired("x", differences).interval == pytest.approx(interval, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("higher", "lower", "p"), [(3, 7, 0.34375), (5, 5, 1.0), (0, 20, 2 * 0.5**20), (60, 40, 0.0568879)]
+)
+def test_the_sign_test_is_exact_and_has_two_sides(higher, lower, p):
+    """Expected: the binomial distribution of a fair coin, as in tables and `scipy.stats.binomtest`."""
+    found = paired("x", [1.0] * higher + [-1.0] * lower + [0.0] * 3)
+
+    assert (found.higher, found.lower, found.equal) == (higher, lower, 3)
+    assert found.p == pytest.approx(p, rel=1e-5)
+
+
 @pytest.mark.parametrize("count", range(1, SEEDS_MIN))
 def test_few_seeds_have_no_interval_but_their_ends_and_signs(count):
     found = paired("x", [float(each + 1) for each in range(count)])
