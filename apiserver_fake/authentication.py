@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
+from apiserver_fake.authorization.accounts import Find, Rejected, Tokens
 from services.api.errors import UNREADABLE, BadRequest, Forbidden, Unauthorized
 from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Credential, Hosting, Identity, Stages
 from services.api.meta import Document

@@ -7,18 +7,18 @@ rules see the stored version alone (walls 2). A catalogue changes between commit
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from apiserver_fake.conversion import autoscaling, events
 from apiserver_fake.conversion.conversion import Conversion
 from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.errors import no_such_path, wrong_type
 from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
 from services.api.errors import ApiError
-from services.api.meta import Document, Resource
-from services.api.metrics.apis import COMPUTED
+from services.api.meta import Resource
 from services.api.resources import resources
 
 T = TypeVar("T")
@@ -26,48 +26,74 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind: how it is stored, by which rules, and in which versions it is served (the preferred one first)."""
+    """One kind: how it is stored, by which rules, and in which versions it is served (the preferred one first).
+
+    `asks`: whether a webhook converts its objects. Rules and versions are made when they are first needed.
+    """
 
     resource: Resource
-    strategy: Strategy
     shape: Shape
-    versions: tuple[ServedVersion, ...]
+    make_strategy: Callable[[], Strategy]
+    make_versions: Callable[[], tuple[ServedVersion, ...]]
+    asks: bool = False
 
-    @property
-    def asks(self) -> bool:
-        """Whether a webhook converts its objects."""
-        found = [each for version in self.versions for each in (version.to_stored, version.from_stored)]
-        return any(each is not None and each.rule is None for each in found)
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The rules of the kind."""
+        return self.make_strategy()
+
+    @cached_property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """The versions in which REST serves the kind."""
+        return self.make_versions()
 
 
-class Definer(Protocol):
-    """Reads definitions of kinds. A kind stays the same one as long as nothing changed that matters."""
+class OtherVersion(NamedTuple):
+    """A second version of a built-in kind: the conversions between it and the stored one.
 
-    @property
-    def is_converting(self) -> bool:
-        """Whether conversion webhooks can be called."""
-        ...
+    `field_labels`: what field selectors of this version are called in the stored one, where they differ.
+    """
 
-    def kind_of(self, definition: Document) -> Kind | None:
-        """Return the kind that a definition defines; None while it is not served."""
-        ...
+    resource: Resource
+    to_stored: Conversion
+    from_stored: Conversion
+    field_labels: Mapping[str, str] = MappingProxyType({})
 
-    def forget(self, name: str) -> None:
-        """Forget the definition of that name: it is gone."""
-        ...
+
+@dataclass(frozen=True)
+class KindExtensions:
+    """What extensions say of kinds that are built in, by wire name; functions are called when a kind is first used.
+
+    `strategies`: rules that an extension has. `versions`: versions besides the stored one. `computed`: kinds that are
+    read and never stored. `absent`: kinds of extensions that are left out; nobody finds them.
+    """
+
+    strategies: Mapping[str, Callable[[], Strategy]] = field(default_factory=dict)
+    versions: Mapping[str, Callable[[], OtherVersion]] = field(default_factory=dict)
+    computed: Mapping[str, Resource] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
+
+
+NO_EXTENSIONS: Final = KindExtensions()
 
 
 class Catalogue:
     """The kinds that are served, by wire name and by group version."""
 
-    def __init__(self, defined: Iterable[Kind] = (), *, hidden: Container[str] = ()) -> None:
+    def __init__(
+        self, defined: Iterable[Kind] = (), *, hidden: Container[str] = (), extensions: KindExtensions = NO_EXTENSIONS
+    ) -> None:
         """`hidden`: wire names of kinds that clients of REST find nowhere: their feature gate is off."""
         self._hidden = hidden
-        self._built_in = {resource.name: _built_in(resource) for resource in resources().values()}
+        self._built_in = {
+            resource.name: _built_in(resource, extensions)
+            for resource in resources().values()
+            if resource.name not in extensions.absent
+        }
         self._kinds: dict[str, Kind] = {}
         self._made: dict[Hashable, Any] = {}
         self._made_of: dict[tuple[str, str], tuple[Mapping[str, ServedVersion], dict[Hashable, Any]]] = {}
-        self._computed = [ServedVersion(resource, name, ANYTHING) for name, resource in COMPUTED.items()]
+        self._computed = [ServedVersion(resource, name, ANYTHING) for name, resource in extensions.computed.items()]
         self.define(defined)
 
     def define(self, defined: Iterable[Kind]) -> None:
@@ -152,23 +178,22 @@ def _type_of(served: ServedVersion) -> tuple[str, str]:
     return served.resource.api_version, served.resource.kind
 
 
-_OTHER_VERSIONS: dict[str, tuple[Resource, Conversion, Conversion, Mapping[str, str]]] = {
-    "horizontalpodautoscalers.autoscaling": (
-        autoscaling.AUTOSCALERS_V1,
-        autoscaling.TO_STORED,
-        autoscaling.FROM_STORED,
-        {},
-    ),
-    "events": (events.EVENTS_V1, events.TO_STORED, events.FROM_STORED, events.FIELD_LABELS),
-}
-"""Built-in kinds of which clients know a second version: by wire name, with the conversions from it and to it."""
+def _built_in(resource: Resource, extensions: KindExtensions) -> Kind:
+    shape, name = shape_of(resource.api_version, resource.kind), resource.name
+    make_other = extensions.versions.get(name)
 
+    def versions() -> tuple[ServedVersion, ...]:
+        stored = ServedVersion(resource, name, shape)
+        if make_other is None:
+            return (stored,)
+        other = make_other()
+        shape_there = shape_of(other.resource.api_version, other.resource.kind)
+        return (
+            stored,
+            ServedVersion(
+                other.resource, name, shape_there, other.to_stored, other.from_stored, field_labels=other.field_labels
+            ),
+        )
 
-def _built_in(resource: Resource) -> Kind:
-    shape = shape_of(resource.api_version, resource.kind)
-    versions = [ServedVersion(resource, resource.name, shape)]
-    if resource.name in _OTHER_VERSIONS:
-        other, to_stored, from_stored, labels = _OTHER_VERSIONS[resource.name]
-        shape_there = shape_of(other.api_version, other.kind)
-        versions.append(ServedVersion(other, resource.name, shape_there, to_stored, from_stored, field_labels=labels))
-    return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=tuple(versions))
+    strategy = extensions.strategies.get(name, lambda: strategy_for(name))
+    return Kind(resource, shape, strategy, versions)

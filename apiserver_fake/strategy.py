@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
+from apiserver_fake.authorization.accounts import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.rbac.policy import Policy

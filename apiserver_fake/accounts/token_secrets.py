@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from apiserver_fake.accounts.tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE, Find, Tokens
+from apiserver_fake.authorization.accounts import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE, Find, Tokens
 from services.api.meta import Document
 from services.api.wire import Api, Request
 
@@ -42,7 +42,7 @@ def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-class TokenSecrets:
+class SecretKeeper:
     """Keeps those secrets. `note` is called with what changed, `run` runs with the server."""
 
     def __init__(self, tokens: Tokens, authority: str, find: Find, listing: Listing, api: Callable[[], Api]) -> None:

@@ -8,11 +8,11 @@ Source: KEP-1205, KEP-4193; upstream `pkg/serviceaccount/claims.go`, `legacy.go`
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 from apiserver_fake.accounts.jwt import JwtError, SigningKey, claims_of
+from apiserver_fake.authorization.accounts import Bound, Find, Rejected
 from services.api.identity import (
     CREDENTIAL_ID_KEY,
     NODE_NAME_KEY,
@@ -26,11 +26,7 @@ from services.api.identity import (
 from services.api.meta import Document
 from services.api.times import parse_time
 
-DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
-LEGACY_TYPE: Final = "kubernetes.io/service-account-token"
-ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
-"""Annotations of a secret that holds a token: whose it is."""
 _LEGACY: Final = "kubernetes.io/serviceaccount/"
 LEEWAY_S: Final = 60
 """So long after its deletion began a thing that a token is bound to still counts."""
@@ -39,24 +35,8 @@ WARNED_S: Final = 3607
 """A pod's own token asks for this long; it gets a year and is warned of after what it asked for (KEP-1205)."""
 KINDS: Final = {"pod": "pods", "secret": "secrets", "node": "nodes"}
 
-Find = Callable[[str, str, str], Document | None]
-"""`(resource, namespace, name)` to the stored object."""
 
-
-class Rejected(Exception):
-    """A token of this issuer that is not good any more; the text may be shown."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What a token is bound to: the kind as claims name it (`pod`), and the object. `node`: where a pod runs."""
-
-    kind: str
-    object: Document
-    node: Document | None = None
-
-
-class Tokens:
+class AccountTokens:
     """Issues and verifies the tokens of service accounts."""
 
     def __init__(self, key: SigningKey, issuer: str, audiences: Sequence[str] = ()) -> None:
@@ -119,6 +99,10 @@ class Tokens:
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [self.key.algorithm],
         }
+
+    def key_set(self) -> Document:
+        """Return the public key as a JSON Web Key Set."""
+        return self.key.key_set()
 
     def is_own(self, bearer: str) -> bool:
         """Whether a token says that this server issued it."""
@@ -197,18 +181,6 @@ class Tokens:
         if account["metadata"]["uid"] != uid:
             raise Rejected(f"service account UID ({account['metadata']['uid']}) does not match claim ({uid})")
         return _identity(namespace, name, uid, {}, ""), meant
-
-
-@dataclass(frozen=True)
-class ServiceAccounts:
-    """How a server treats service accounts: `tokens` None issues none; `is_admitting`: pods run as accounts that there
-    are, and get a volume with a token (upstream's admission plugin ServiceAccount)."""
-
-    tokens: Tokens | None = None
-    is_admitting: bool = False
-
-
-NO_ACCOUNTS: Final = ServiceAccounts()
 
 
 def _reference(document: Document) -> Document:

@@ -6,7 +6,7 @@ Source: upstream `pkg/registry/authorization`, `pkg/registry/authentication`.
 
 from typing import Protocol
 
-from apiserver_fake.accounts.tokens import Rejected
+from apiserver_fake.authorization.accounts import Rejected
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rbac.policy import Attributes, PolicyRule
 from apiserver_fake.schema.schemas import conform, shape_of

@@ -6,10 +6,11 @@ them. Source: upstream `pkg/apis/autoscaling/v1/conversion.go`, `pkg/apis/autosc
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from apiserver_fake.catalogue import OtherVersion
 from apiserver_fake.conversion.conversion import Conversion
 from services.api.errors import UNREADABLE, BadRequest
 from services.api.kinds.horizontalpodautoscaler import RESOURCE as AUTOSCALERS
@@ -196,3 +197,5 @@ TO_STORED = Conversion(lambda documents: [stored_form(each) for each in document
 """Objects of autoscaling/v1 to what is stored."""
 FROM_STORED = Conversion(lambda documents: [converted(each) for each in documents])
 """Stored objects to autoscaling/v1."""
+
+OTHER_VERSION: Final = OtherVersion(AUTOSCALERS_V1, TO_STORED, FROM_STORED)

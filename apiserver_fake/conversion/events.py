@@ -4,7 +4,9 @@ Source: upstream `pkg/apis/core/types.go` (one internal type), `staging/src/k8s.
 """
 
 from dataclasses import replace
+from typing import Final
 
+from apiserver_fake.catalogue import OtherVersion
 from apiserver_fake.conversion.conversion import Conversion
 from services.api.errors import BadRequest
 from services.api.kinds.event import RESOURCE as EVENTS
@@ -68,3 +70,5 @@ TO_STORED = Conversion(lambda documents: [_to_stored(each) for each in documents
 """Events of events.k8s.io/v1 to what is stored; BadRequest for another version."""
 FROM_STORED = Conversion(lambda documents: [_from_stored(each) for each in documents])
 """Stored events to events.k8s.io/v1."""
+
+OTHER_VERSION: Final = OtherVersion(EVENTS_V1, TO_STORED, FROM_STORED, FIELD_LABELS)

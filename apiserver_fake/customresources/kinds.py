@@ -71,11 +71,6 @@ class DefinedKinds:
         self._read: dict[str, _Read] = {}
         self._kinds: dict[str, tuple[Any, Kind]] = {}
 
-    @property
-    def is_converting(self) -> bool:
-        """Whether conversion webhooks can be called."""
-        return self._make_converter is not no_converter
-
     def kind_of(self, document: Document) -> Kind | None:
         """Return the kind that the definition defines, the same one as long as nothing changed that matters; None while
         it is not established."""
@@ -176,7 +171,15 @@ def _kind(
         selectable_fields=selectable,
     )
     strategy = strategy_of(rules, is_terminating=is_terminating)
-    return Kind(kept, strategy, rules.structurals[stored.api_version].shape, tuple(versions))
+    served = tuple(versions)
+    conversions = [each for version in served for each in (version.to_stored, version.from_stored)]
+    return Kind(
+        kept,
+        rules.structurals[stored.api_version].shape,
+        lambda: strategy,
+        lambda: served,
+        asks=any(each is not None and each.rule is None for each in conversions),
+    )
 
 
 def _to(rules: Rules, converter: Converter | None, api_version: str) -> Conversion:

@@ -10,7 +10,7 @@ Source: upstream `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/v
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from services.api.identity import SERVICE_ACCOUNT_PREFIX, Identity
 from services.api.meta import View
@@ -180,6 +180,13 @@ class _Compiled:
 
 
 _EVERYTHING: Final = Decision(True)
+
+
+class PolicySource(Protocol):
+    """Where the policy comes from that the stored Roles and bindings make."""
+
+    def current(self) -> Policy:
+        """Return the policy as of the newest commit."""
 
 
 class Policy:

@@ -35,7 +35,7 @@ class _Binding(View, frozen=True):
     subjects: tuple[Subject, ...] | None = None
 
 
-class StoredPolicy:
+class StoredRoles:
     """Returns the policy of what is committed."""
 
     def __init__(self, store: Store) -> None:

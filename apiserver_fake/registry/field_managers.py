@@ -13,7 +13,6 @@ from apiserver_fake.managedfields.fieldset import LEAF, NOTHING, Fields
 from apiserver_fake.managedfields.managers import (
     UNKNOWN,
     UPDATE,
-    Applied,
     Managed,
     Manager,
     Version,
@@ -26,6 +25,7 @@ from apiserver_fake.managedfields.managers import (
     without_managers,
 )
 from apiserver_fake.managedfields.typed import Comparison, compare
+from apiserver_fake.registry.managers import STATUS, Applied
 from apiserver_fake.registry.status_metadata import ALL, written
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.schema.schemas import Shape
@@ -35,8 +35,6 @@ from services.api.identity import CONTROLLER_PREFIX, NODE_PREFIX, SCHEDULER, Ide
 from services.api.meta import Document
 from services.api.times import format_time
 from services.api.wire import Request
-
-STATUS, SCALE = "status", "scale"
 
 
 def component(identity: Identity) -> str:
@@ -48,7 +46,7 @@ def component(identity: Identity) -> str:
     return "kube-scheduler" if identity == SCHEDULER else ""
 
 
-class FieldManagers:
+class TrackedManagers:
     """The managers of one object during one write."""
 
     def __init__(self, kind: Kind, identity: Identity, request: Request, versions: Versions) -> None:
@@ -166,7 +164,8 @@ class FieldManagers:
             document = self._checked(document, seen)
             [content] = self._in([document], wanted, stored)
             document = {"apiVersion": stored, "kind": kind, **content}
-        return result._replace(document=document)
+        stored_managers = None if live is None else live["metadata"].get("managedFields")
+        return Applied(document, encoded(result.managed, stored_managers))
 
     def _checked(self, document: Document, live: Document | None) -> Document:
         """Return the document as its version reads it. Raises: Invalid where the version's own rules refuse it."""

@@ -477,7 +477,7 @@ class RestHandler:
         tokens = self._server.access.accounts.tokens
         if tokens is None:
             return page_not_found()
-        found, form = tokens.key.key_set(), "application/jwk-set+json"
+        found, form = tokens.key_set(), "application/jwk-set+json"
         if not is_key_set:
             found, form = tokens.configuration(), "application/json"
         headers = {"Cache-Control": "public, max-age=3600"}

@@ -125,10 +125,10 @@ def invariants() -> str:
 
 def kinds() -> str:
     """Every kind that is served, as `kubectl api-resources` lists them, with all versions, subresources and gates."""
-    from apiserver_fake.catalogue import Catalogue
+    from apiserver_fake.extensions.register import whole_catalogue
 
     served: dict[tuple[str, str], list[Resource]] = {}
-    for version in Catalogue().served.values():
+    for version in whole_catalogue().served.values():
         for one in version.values():
             served.setdefault((one.resource.group, one.resource.plural), []).append(one.resource)
     head = "| Name | Short names | Group | Versions | Kind | Namespaced | Subresources | Feature gate |"

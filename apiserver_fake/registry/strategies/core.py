@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from apiserver_fake.accounts.tokens import ACCOUNT_NAME, LEGACY_TYPE
+from apiserver_fake.authorization.accounts import ACCOUNT_NAME, LEGACY_TYPE
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.addresses import network, version_of

@@ -21,7 +21,6 @@ from apiserver_fake.strategy import (
     keep_status,
 )
 from apiserver_fake.validation.formats import Cause, forbidden, metadata, subdomain
-from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.times import format_time
 
@@ -113,14 +112,12 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
     return with_conditions(marked, (pending,), ctx.wall_s)
 
 
-STRATEGIES = {
-    DEFINITIONS: Strategy(
-        prepare_create=_prepare_create,
-        prepare_update=_prepare_update,
-        validate=_validate,
-        before_delete=_before_delete,
-        prepare_status=_prepare_status,
-        validate_status=_validate_status,
-        needs_version=True,
-    )
-}
+STRATEGY = Strategy(
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    validate=_validate,
+    before_delete=_before_delete,
+    prepare_status=_prepare_status,
+    validate_status=_validate_status,
+    needs_version=True,
+)

@@ -2,7 +2,7 @@
 (KEP-1205, KEP-4193). Source: upstream `pkg/registry/core/serviceaccount/storage/token.go`.
 """
 
-from apiserver_fake.accounts.tokens import Bound
+from apiserver_fake.authorization.accounts import Bound
 from apiserver_fake.errors import RECREATED_TEXT, no_such_path
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.conversion.events import EVENTS_V1, FROM_STORED, TO_STORED
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest.versions import versioned
 from services.api.errors import BadRequest
 from services.api.printing import cells
@@ -45,7 +45,7 @@ class Recorder:
 
 
 def test_field_selectors_use_the_names_of_the_version():
-    served = Catalogue().served["events.k8s.io", "v1"]["events"]
+    served = whole_catalogue().served["events.k8s.io", "v1"]["events"]
     api = Recorder()
     selector = "regarding.kind=Pod,reportingController!=x,type=Normal"
     asyncio.run(versioned(api, served).call(Request(verb="list", resource="events", field_selector=selector)))

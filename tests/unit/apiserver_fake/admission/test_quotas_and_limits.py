@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.read import ContinueTokens
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.write import Limits
@@ -35,7 +35,7 @@ class Server:
         self.store = Store()
         self.registry = Registry(
             self.store,
-            Catalogue(),
+            whole_catalogue(),
             clock=AClock(),
             random=random.Random(1),
             switches=Switches(),
