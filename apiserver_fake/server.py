@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from apiserver_fake.admission.attributes import (
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.event_log import EventLines
+from apiserver_fake.extensions.points import Definitions, Extensions, TokenSecrets
+from apiserver_fake.registry.accounts import LEGACY_TYPE
+from apiserver_fake.registry.admission.attributes import (
     EXEMPT,
     VALIDATING_POLICIES,
     Admission,
@@ -25,36 +29,32 @@ from apiserver_fake.admission.attributes import (
     Connection,
     Pending,
 )
-from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.authorization import reviews
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.authorization.accounts import LEGACY_TYPE
-from apiserver_fake.authorization.authorizer import attributes_of, forbidden_action
-from apiserver_fake.authorization.impersonation import acting_as
-from apiserver_fake.authorization.node import NODE_TEXT
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.decode import json_object
-from apiserver_fake.errors import no_such_path
-from apiserver_fake.event_log import EventLines
-from apiserver_fake.extensions.points import Definitions, Extensions, TokenSecrets
-from apiserver_fake.memory import end_for_memory
-from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
-from apiserver_fake.registry.event_expiry import EventExpiry
-from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.authorization import reviews
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.authorization.authentication import Authenticator, TokenFile
+from apiserver_fake.registry.authorization.authorizer import attributes_of, forbidden_action
+from apiserver_fake.registry.authorization.impersonation import acting_as
+from apiserver_fake.registry.authorization.node import NODE_TEXT
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
+from apiserver_fake.registry.controlplane.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.decode import json_object
+from apiserver_fake.registry.errors import no_such_path
+from apiserver_fake.registry.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
 from apiserver_fake.registry.registry import Registry, as_unbind
+from apiserver_fake.registry.sessions import Session, Unanswered, Unconverted
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.requests import MUTATING, Requests, group_resource
-from apiserver_fake.sessions import Session, Unanswered, Unconverted
 from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Recovered
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection
 from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
+from apiserver_fake.storage.watch_starts import Place, Starts
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from apiserver_fake.watch_starts import Place, Starts
 from services.api.errors import (
     UNREADABLE,
     AlreadyExists,
@@ -90,8 +90,8 @@ from services.telemetry.metrics import Metrics, Samples, counter, gauge, histogr
 from services.telemetry.spans import Kind as SpanKind
 
 if TYPE_CHECKING:
-    from apiserver_fake.audit.auditor import Trail
-    from apiserver_fake.fairness.gate import FairDispatch
+    from apiserver_fake.extensions.audit.auditor import Trail
+    from apiserver_fake.extensions.fairness.gate import FairDispatch
 
 log = structlog.get_logger()
 
@@ -473,7 +473,7 @@ class ApiServer:
         """Begin the audit trail of a call over gRPC; None where none is recorded."""
         if self.audit is None or not self.is_ready:
             return None
-        from apiserver_fake.audit.event import Source
+        from apiserver_fake.extensions.audit.event import Source
 
         resource = self.catalogue.resources.get(request.resource)
         uri = uri_of(request, resource.version if resource is not None else "v1")

@@ -6,15 +6,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apiserver_fake.authentication import TokenFile, read_tokens
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.authorization.accounts import ServiceAccounts
-from apiserver_fake.authorization.authorizer import add_roles
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.extensions.register import ALL, extensions_of
-from apiserver_fake.memory import end_for_memory
+from apiserver_fake.registry.accounts import ServiceAccounts
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.authorization.authentication import TokenFile, read_tokens
+from apiserver_fake.registry.authorization.authorizer import add_roles
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.store import Store
 from services.api.features.idle_switches import UNBINDS
 from services.api.identity import ADMIN
@@ -28,9 +28,9 @@ from services.telemetry import kernel
 from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
+    from apiserver_fake.extensions.fairness.gate import FairDispatch
     from apiserver_fake.extensions.points import Definitions
-    from apiserver_fake.fairness.gate import FairDispatch
-    from apiserver_fake.server_endpoints import ServerEndpoints
+    from apiserver_fake.registry.controlplane.server_endpoints import ServerEndpoints
 
 
 GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
@@ -123,9 +123,9 @@ class ApiServerComponent:
 
     def make_fairness(self) -> "FairDispatch":
         """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""
-        from apiserver_fake.fairness.gate import FairDispatch
-        from apiserver_fake.fairness.levels import CATCH_ALL, EXEMPT
-        from apiserver_fake.registry.cluster_objects import standing_objects
+        from apiserver_fake.extensions.fairness.gate import FairDispatch
+        from apiserver_fake.extensions.fairness.levels import CATCH_ALL, EXEMPT
+        from apiserver_fake.registry.controlplane.cluster_objects import standing_objects
 
         config, server = self._config, self.server
         always = () if not config.cluster_objects else (EXEMPT, CATCH_ALL)
@@ -149,8 +149,13 @@ class ApiServerComponent:
         publishing.add_done_callback(self._publishing.discard)
 
     async def _make_cluster_objects(self, port: int) -> None:
-        from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
-        from apiserver_fake.server_endpoints import ServerEndpoints
+        from apiserver_fake.registry.controlplane.cluster_objects import (
+            client_authority,
+            ensure,
+            own_service,
+            standing_objects,
+        )
+        from apiserver_fake.registry.controlplane.server_endpoints import ServerEndpoints
 
         api, config, wall_s = self.server.api_for(ADMIN), self._config, self._seams.clock.wall()
         for document in standing_objects():
@@ -166,7 +171,7 @@ class ApiServerComponent:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
     async def _keep_cluster_objects(self, servers: AsyncExitStack) -> None:
-        from apiserver_fake.service_ips import ServiceAddresses
+        from apiserver_fake.registry.controlplane.service_ips import ServiceAddresses
 
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
         await addresses.keep()
@@ -181,7 +186,7 @@ class ApiServerComponent:
 
     async def _register_services(self, definitions: "Definitions") -> Callable[[], Coroutine[Any, Any, None]]:
         """Register the group versions of this server as APIServices; return what keeps them."""
-        from apiserver_fake.aggregated.registration import ApiServiceController
+        from apiserver_fake.extensions.aggregated.registration import ApiServiceController
         from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 
         catalogue, clock = self.server.catalogue, self._seams.clock
@@ -300,7 +305,7 @@ def build(config: ApiServerConfig, seams: Seams, names: Collection[str] = ALL) -
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
 
     def address(namespace: str, service: str, port: int) -> tuple[str, int]:
-        from apiserver_fake.service_addresses import address_of
+        from apiserver_fake.registry.controlplane.service_addresses import address_of
 
         return address_of(server.store, namespace, service, port)
 
@@ -327,8 +332,8 @@ def _access(config: ApiServerConfig) -> Access:
             raise StartError(text, EXIT_USAGE)
     tokens = None
     if path := config.service_account_signing_key_file:
-        from apiserver_fake.accounts.jwt import SigningKey
-        from apiserver_fake.accounts.tokens import AccountTokens
+        from apiserver_fake.extensions.accounts.jwt import SigningKey
+        from apiserver_fake.extensions.accounts.tokens import AccountTokens
 
         try:
             tokens = AccountTokens(SigningKey(Path(path).read_bytes()), config.service_account_issuer)

@@ -6,22 +6,22 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from apiserver_fake.admission.attributes import Admission
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.authorization.accounts import Find, Tokens
-from apiserver_fake.catalogue import NO_EXTENSIONS, Catalogue, KindExtensions
-from apiserver_fake.rbac.policy import PolicySource
-from apiserver_fake.registry.managers import MakeManagers, no_managers
+from apiserver_fake.registry.accounts import Find, Tokens
+from apiserver_fake.registry.admission.attributes import Admission
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.catalogue import NO_EXTENSIONS, Catalogue, KindExtensions
+from apiserver_fake.registry.managers import no_managers
+from apiserver_fake.registry.policy import PolicySource
+from apiserver_fake.registry.write import MakeManagers
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.storage.store import Store
 from services.api.meta import Document
+from services.api.metrics.usage import UsageDocuments
 from services.api.wire import Api, Request, Response
 
 if TYPE_CHECKING:
-    from apiserver_fake.audit.auditor import Auditor
-    from apiserver_fake.customresources.definition_index import DefinitionIndex
-    from apiserver_fake.customresources.kwok import KwokKinds
-    from services.kwok.usage import Usages
+    from apiserver_fake.extensions.audit.auditor import Auditor
+    from apiserver_fake.extensions.customresources.definition_index import DefinitionIndex
 
 
 class StoredPolicy(PolicySource, Protocol):
@@ -81,10 +81,22 @@ class Definitions(Protocol):
         ...
 
 
+class KwokKinds(Protocol):
+    """KWOK's kinds, as custom resources and as files."""
+
+    def writes(self, store: Store) -> Iterator[Request]:
+        """Yield what makes the definitions be there."""
+        ...
+
+    def usages(self, store: Store) -> UsageDocuments:
+        """Return what files and objects say that pods use."""
+        ...
+
+
 MakeDefinitions = Callable[[Store, Catalogue, Callable[[], Api], Callable[[str], None]], Definitions]
 """`ended`, the last: called with the wire name of a kind that is not served as before."""
 MakeTokenSecrets = Callable[[Tokens, str, Find, Callable[[str], Iterable[Document]], Callable[[], Api]], TokenSecrets]
-Computed = Callable[[Request, Store, float, Container[str], "Usages | None"], Response]
+Computed = Callable[[Request, Store, float, Container[str], UsageDocuments | None], Response]
 """The answer to a read of a kind that is computed: `(request, store, wall_s, users of watches, usages)`."""
 
 

@@ -12,30 +12,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from apiserver_fake.admission.attributes import EXEMPT, Admission
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.authorization.accounts import Find, Tokens
-from apiserver_fake.catalogue import Catalogue, Kind, KindExtensions, OtherVersion
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.extensions.points import Definitions, Extensions, StoredPolicy, TokenSecrets
-from apiserver_fake.rbac.policy import KINDS as POLICY_KINDS
+from apiserver_fake.registry.accounts import Find, Tokens
+from apiserver_fake.registry.admission.attributes import EXEMPT, Admission
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.catalogue import Catalogue, Kind, KindExtensions, OtherVersion
 from apiserver_fake.registry.managers import FieldManagers
+from apiserver_fake.registry.policy import KINDS as POLICY_KINDS
+from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.registry.versions import Versions
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.storage.store import Store
-from apiserver_fake.strategy import Strategy
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
+from services.api.metrics.usage import UsageDocuments
 from services.api.seams import Seams
 from services.api.wire import Api, Request, Response
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 if TYPE_CHECKING:
-    from apiserver_fake.audit.auditor import Auditor
-    from apiserver_fake.customresources.kwok import KwokKinds
-    from services.kwok.usage import Usages
+    from apiserver_fake.extensions.audit.auditor import Auditor
+    from apiserver_fake.extensions.kwok_kinds import KwokKinds
 
 Address = Callable[[str, str, int], tuple[str, int]]
 """`(namespace, service, port)` to where a Service is reached. Raises: ApiError."""
@@ -114,36 +114,36 @@ def kinds_of(names: Collection[str] = ALL) -> KindExtensions:
 
 
 def _admission_strategy(name: str) -> Strategy:
-    from apiserver_fake.registry.strategies.admissionregistration import STRATEGIES
+    from apiserver_fake.extensions.admission.strategies import STRATEGIES
 
     return STRATEGIES[name]
 
 
 def _definition_strategy() -> Strategy:
-    from apiserver_fake.registry.strategies.customresourcedefinition import STRATEGY
+    from apiserver_fake.extensions.customresources.strategy import STRATEGY
 
     return STRATEGY
 
 
 def _other_version(name: str) -> OtherVersion:
     if name == "events":
-        from apiserver_fake.conversion import events
+        from apiserver_fake.extensions.conversion import events
 
         return events.OTHER_VERSION
-    from apiserver_fake.conversion import autoscaling
+    from apiserver_fake.extensions.conversion import autoscaling
 
     return autoscaling.OTHER_VERSION
 
 
 def _managers(kind: Kind, identity: Identity, request: Request, versions: Versions) -> FieldManagers:
-    from apiserver_fake.registry.field_managers import TrackedManagers
+    from apiserver_fake.extensions.managedfields.field_managers import TrackedManagers
 
     return TrackedManagers(kind, identity, request, versions)
 
 
 def _admission(config: ApiServerConfig, seams: Seams, store: Store, catalogue: Catalogue) -> Admission:
-    from apiserver_fake.admission.dynamic import DynamicAdmission
-    from apiserver_fake.admission.webhook_calls import HttpsPost, WebhookCalls, unreachable
+    from apiserver_fake.extensions.admission.dynamic import DynamicAdmission
+    from apiserver_fake.extensions.admission.webhook_calls import HttpsPost, WebhookCalls, unreachable
 
     has_servers = config.grpc_port is not None or config.rest_port is not None
     post = HttpsPost(store, seams.tracer) if has_servers else unreachable
@@ -160,12 +160,12 @@ def _definitions(
     api: Callable[[], Api],
     ended: Callable[[str], None],
 ) -> Definitions:
-    from apiserver_fake.customresources.definitions import StoredDefinitions
-    from apiserver_fake.customresources.kinds import MakeConverter, no_converter
+    from apiserver_fake.extensions.customresources.definitions import StoredDefinitions
+    from apiserver_fake.extensions.customresources.kinds import MakeConverter, no_converter
 
     make_converter: MakeConverter = no_converter
     if address is not None:
-        from apiserver_fake.customresources.webhooks import make_webhooks
+        from apiserver_fake.extensions.customresources.webhooks import make_webhooks
 
         make_converter = make_webhooks(address, seams.tracer)
     further = dict.fromkeys(kwok.names, kwok.check) if kwok is not None else {}
@@ -176,7 +176,7 @@ def _kwok(config: ApiServerConfig) -> KwokKinds | None:
     """Return KWOK's kinds, None where there are neither files nor objects of them. Raises: StartError."""
     if not config.kwok and not config.enable_crds:
         return None
-    from apiserver_fake.customresources.kwok import KwokKinds
+    from apiserver_fake.extensions.kwok_kinds import KwokKinds
     from services.kwok.definitions import chosen
     from services.kwok.documents import KwokError, load
 
@@ -191,13 +191,13 @@ def _kwok(config: ApiServerConfig) -> KwokKinds | None:
 
 
 def _stored_policy(store: Store) -> StoredPolicy:
-    from apiserver_fake.rbac.stored import StoredRoles
+    from apiserver_fake.extensions.rbac.stored import StoredRoles
 
     return StoredRoles(store)
 
 
 def _access_objects(access: Access, find: Find) -> Iterator[Request]:
-    from apiserver_fake.rbac.access_objects import access_objects
+    from apiserver_fake.extensions.rbac.access_objects import access_objects
 
     return access_objects(access, find)
 
@@ -205,13 +205,15 @@ def _access_objects(access: Access, find: Find) -> Iterator[Request]:
 def _token_secrets(
     tokens: Tokens, authority: str, find: Find, listing: Callable[[str], Iterable[Document]], api: Callable[[], Api]
 ) -> TokenSecrets:
-    from apiserver_fake.accounts.token_secrets import SecretKeeper
+    from apiserver_fake.extensions.accounts.token_secrets import SecretKeeper
 
     return SecretKeeper(tokens, authority, find, listing, api)
 
 
-def _computed(request: Request, store: Store, wall_s: float, users: Container[str], usages: Usages | None) -> Response:
-    from apiserver_fake.aggregated.served import answer
+def _computed(
+    request: Request, store: Store, wall_s: float, users: Container[str], usages: UsageDocuments | None
+) -> Response:
+    from apiserver_fake.extensions.aggregated.served import answer
 
     return answer(request, store, wall_s, users, usages)
 
@@ -220,9 +222,9 @@ def _auditor(config: ApiServerConfig, seams: Seams) -> Auditor | None:
     """Return what keeps the audit log, None where there is none. Raises: StartError naming the flag and the fault."""
     if not config.audit_log_path and not config.audit_policy_file:
         return None
-    from apiserver_fake.audit.auditor import Auditor
-    from apiserver_fake.audit.log import AuditFile, Rotation
-    from apiserver_fake.audit.policy import read_policy
+    from apiserver_fake.extensions.audit.auditor import Auditor
+    from apiserver_fake.extensions.audit.log import AuditFile, Rotation
+    from apiserver_fake.extensions.audit.policy import read_policy
 
     flags = {"--audit-log-path": config.audit_log_path, "--audit-policy-file": config.audit_policy_file}
     missing = next((flag for flag, path in flags.items() if not path), "")

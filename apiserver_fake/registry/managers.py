@@ -5,15 +5,10 @@ Rules of managers are an extension; a server without it keeps none and refuses t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from apiserver_fake.catalogue import Kind
-from apiserver_fake.registry.versions import Versions
 from services.api.errors import ApiError
-from services.api.identity import Identity
 from services.api.meta import Document
-from services.api.wire import Request
 
 STATUS, SCALE = "status", "scale"
 
@@ -41,9 +36,6 @@ class FieldManagers(Protocol):
         ...
 
 
-MakeManagers = Callable[[Kind, Identity, Request, Versions], FieldManagers]
-
-
 class NoManagers:
     """Managers of a server that keeps none."""
 
@@ -67,6 +59,6 @@ class NoManagers:
 _NONE: Final = NoManagers()
 
 
-def no_managers(kind: Kind, identity: Identity, request: Request, versions: Versions) -> FieldManagers:
-    """Return managers that keep nothing."""
+def no_managers(*about: object) -> FieldManagers:
+    """Return managers that keep nothing, whatever the write is about."""
     return _NONE

@@ -10,22 +10,22 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.admission.attributes import EXEMPT, Admission, Complete, Connection
-from apiserver_fake.authorization.accounts import NO_ACCOUNTS, ServiceAccounts
-from apiserver_fake.authorization.authorizer import authorize, rule_name
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.decode import decode, decode_object, json_object
-from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
-from apiserver_fake.rbac.policy import Policy, PolicySource
-from apiserver_fake.registry.managers import MakeManagers, no_managers
+from apiserver_fake.registry.accounts import NO_ACCOUNTS, ServiceAccounts
+from apiserver_fake.registry.admission.attributes import EXEMPT, Admission, Complete, Connection
+from apiserver_fake.registry.authorization.authorizer import authorize, rule_name
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.decode import decode, decode_object, json_object
+from apiserver_fake.registry.errors import check_scope, method_not_allowed, no_such_path
+from apiserver_fake.registry.managers import no_managers
+from apiserver_fake.registry.policy import Policy, PolicySource
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of, new_uid
-from apiserver_fake.sessions import Session
+from apiserver_fake.registry.sessions import Session
+from apiserver_fake.registry.strategy import delete_options, served_subresource
+from apiserver_fake.registry.write import APPLY, Limits, MakeManagers, Write, WriteContexts, document_of, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
-from apiserver_fake.strategy import delete_options, served_subresource
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
 from services.api.identity import NODE_HOST_PREFIX, Identity
 from services.api.kinds.resourceclaim import CLAIMS

@@ -6,10 +6,10 @@ Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/custo
 
 from __future__ import annotations
 
-from apiserver_fake.catalogue import Kind
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.conversion.served_version import ServedVersion
-from apiserver_fake.sessions import Session, converted
+from apiserver_fake.registry.catalogue import Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.served_version import ServedVersion
+from apiserver_fake.registry.sessions import Session, converted
 from services.api.meta import Document
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.admission.attributes import (
+from apiserver_fake.registry import warnings
+from apiserver_fake.registry.accounts import ServiceAccounts
+from apiserver_fake.registry.admission.attributes import (
     CONNECT,
     CREATE,
     DELETE,
@@ -28,29 +30,27 @@ from apiserver_fake.admission.attributes import (
     Labels,
     Surroundings,
 )
-from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
-from apiserver_fake.authorization.accounts import ServiceAccounts
-from apiserver_fake.authorization.authorizer import admit, authorize
-from apiserver_fake.authorization.questions import asker
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
-from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.rbac.policy import Policy
-from apiserver_fake.registry import warnings
+from apiserver_fake.registry.admission.quota import CHARGED_ON_UPDATE, charges
+from apiserver_fake.registry.authorization.authorizer import admit, authorize
+from apiserver_fake.registry.authorization.questions import asker
+from apiserver_fake.registry.catalogue import Catalogue, Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
+from apiserver_fake.registry.errors import forbidden as refused
 from apiserver_fake.registry.gated_fields import drop_disabled
-from apiserver_fake.registry.managers import SCALE, STATUS, Applied, FieldManagers, MakeManagers
+from apiserver_fake.registry.managers import SCALE, STATUS, Applied, FieldManagers
+from apiserver_fake.registry.patch.patch import apply_patch
+from apiserver_fake.registry.policy import Policy
+from apiserver_fake.registry.schema.mistakes import go_text
+from apiserver_fake.registry.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.registry.sessions import Session, converted
+from apiserver_fake.registry.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
+from apiserver_fake.registry.switches import ApiServerSwitches
+from apiserver_fake.registry.validation.formats import Cause, Causes, new_finalizers, quoted, required
+from apiserver_fake.registry.validation.formats import invalid as invalid_value
 from apiserver_fake.registry.versions import Versions
-from apiserver_fake.schema.mistakes import go_text
-from apiserver_fake.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
-from apiserver_fake.sessions import Session, converted
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
-from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, quoted, required
-from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -64,6 +64,9 @@ SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
 """Kinds of which rules ask for all objects on every creation of another; kept decoded."""
 DOCUMENTS_KEPT = 64
 APPLY = "apply"
+
+
+MakeManagers = Callable[[Kind, Identity, Request, Versions], FieldManagers]
 
 
 class WriteContexts:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from apiserver_fake.audit.policy import DEFAULT, read_policy
+from apiserver_fake.extensions.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
 from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
 from lab.simulator.config import PORT as SIMULATOR_PORT

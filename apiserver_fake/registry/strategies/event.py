@@ -7,9 +7,9 @@ Source: upstream `pkg/apis/core/validation/events.go`, `pkg/registry/core/event/
 
 from typing import Any, Final
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Struct
+from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
     Causes,
     invalid,

@@ -9,9 +9,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver_fake.admission.attributes import Connection
-from apiserver_fake.authorization.access import Access
 from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.admission.attributes import Connection
+from apiserver_fake.registry.authorization.access import Access
 from apiserver_fake.rest.server import STREAMED_ABOVE, RestSettings, serve
 from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized

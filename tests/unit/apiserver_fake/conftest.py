@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.authorizer import admit, authorize
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.errors import not_found
 from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.authorization.authorizer import admit, authorize
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.errors import not_found
 from apiserver_fake.registry.gated_fields import drop_disabled
-from apiserver_fake.strategy import ServerMemory, Strategy, SubresourceResult, WriteContext, subresource
-from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause
+from apiserver_fake.registry.strategy import ServerMemory, Strategy, SubresourceResult, WriteContext, subresource
+from apiserver_fake.registry.switches import ApiServerSwitches
+from apiserver_fake.registry.validation.formats import Cause
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources

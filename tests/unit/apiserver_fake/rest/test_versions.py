@@ -5,14 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Kind
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.conversion.served_version import ServedVersion
 from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.catalogue import Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.schema.schemas import ANYTHING
+from apiserver_fake.registry.served_version import ServedVersion
+from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.rest import discovery, paths
 from apiserver_fake.rest.versions import versioned
-from apiserver_fake.schema.schemas import ANYTHING
-from apiserver_fake.strategy import Strategy
 from services.api.meta import Resource
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
@@ -29,7 +29,7 @@ def from_stored(documents):
 
 
 SERVED = ServedVersion(OLD, STORED.name, ANYTHING, Conversion(to_stored), Conversion(from_stored))
-WIDGETS = Kind(STORED, Strategy(), ANYTHING, (ServedVersion(STORED, STORED.name, ANYTHING), SERVED))
+WIDGETS = Kind(STORED, ANYTHING, Strategy, lambda: (ServedVersion(STORED, STORED.name, ANYTHING), SERVED))
 
 
 class AnApi:
@@ -110,6 +110,6 @@ def test_no_object_takes_the_place_of_a_kind_that_is_built_in():
     catalogue = whole_catalogue()
     pods = catalogue.kind("pods")
 
-    catalogue.define([Kind(pods.resource, Strategy(), ANYTHING, ())])
+    catalogue.define([Kind(pods.resource, ANYTHING, Strategy, tuple)])
 
     assert catalogue.kind("pods") is pods
