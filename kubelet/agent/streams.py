@@ -19,19 +19,23 @@ import structlog
 
 from kubelet.agent.host import Host
 from kubelet.interaction import host_commands
-from kubelet.interaction.kwok_streams import KwokStreams, forward, show_file, surround
+from kubelet.interaction.keyboard import Input
+from kubelet.interaction.kwok_streams import KwokStreams, forward, show_file
 from kubelet.interaction.page_server import serve_pages
-from kubelet.interaction.running import Input, Show, drive
 from kubelet.interaction.sessions import REMOTE_COMMAND, Session
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.container import Container
 from kubelet.pod.logs import Run as LogRun
 from kubelet.pod.pod import Pod
 from kubelet.runtime import pages, projections
-from kubelet.runtime.commands import PATH, PROGRAMS
-from kubelet.runtime.files import Directory, FileSystem
+from kubelet.runtime.outcome import PATH
 from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked, service_variables
-from kubelet.runtime.shell import Context, Stdin, start
+from kubelet.runtime.shell import image
+from kubelet.runtime.shell.files import Directory, FileSystem
+from kubelet.runtime.shell.interpreter import Context, Stdin, start
+from kubelet.runtime.shell.programs import PROGRAMS
+from kubelet.runtime.shell.running import Show, drive
+from kubelet.runtime.shell.surroundings import surround
 from kubelet.view import KubeletContainer, KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
@@ -409,7 +413,7 @@ class Streams:
         name = target.pod.metadata.name
         environment = {"PATH": PATH, "HOME": "/root", "HOSTNAME": name}
         wall = target.agent.host.clock.wall
-        return Context(environment, projections.image(), PROGRAMS, wall, hostname=name, is_interactive=is_interactive)
+        return Context(environment, image.image(), PROGRAMS, wall, hostname=name, is_interactive=is_interactive)
 
     async def _context(self, target: Target, *, is_interactive: bool) -> Context:
         agent = target.agent
@@ -418,7 +422,7 @@ class Streams:
         files = self._file_system(target)
         wall_s = agent.host.clock.wall()
         shared = self._shared.setdefault(target.pod.key.uid, {})
-        projections.fill(files, pod, container, objects, allocatable, shared, wall_s)
+        image.fill(files, pod, container, objects, allocatable, shared, wall_s)
         security = {
             **((pod.get("spec") or {}).get("securityContext") or {}),
             **(container.get("securityContext") or {}),
@@ -448,7 +452,7 @@ class Streams:
         for uid in self._shared.keys() - {pod.key.uid for pod in pods}:
             del self._shared[uid]
         if (known := self._files.get(target.run)) is None:
-            known = self._files[target.run] = projections.image()
+            known = self._files[target.run] = image.image()
             others = [files for run, files in self._files.items() if run.uid == target.run.uid]
             known.quota = others[0].quota
         return known

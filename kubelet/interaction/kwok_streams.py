@@ -16,12 +16,10 @@ from kubelet.interaction.log_files import texts
 from kubelet.interaction.page_server import serve_pages
 from kubelet.interaction.sessions import Session
 from kubelet.runtime import pages
-from kubelet.runtime.files import FileError
-from kubelet.runtime.shell import Context
 from services.api.meta import Key
 from services.kwok.documents import Configuration
 from services.kwok.kind import Rule
-from services.kwok.kinds.execs import Exec, Local
+from services.kwok.kinds.execs import Exec
 from services.kwok.kinds.port_forward import Forward, Route
 from services.runtime.spdy.connection import Stream
 
@@ -75,20 +73,6 @@ class KwokStreams:
 
 def _path(rule: Rule, path: str) -> str:
     return os.path.join(rule.folder, path)
-
-
-def surround(context: Context, local: Local | None) -> None:
-    """Give a process of an emulated container the variables, the directory and the user that a document says."""
-    if local is None:
-        return
-    context.environment.update({each.name: each.value for each in local.envs})
-    if local.work_dir:
-        with contextlib.suppress(FileError):
-            if not context.files.exists(local.work_dir):
-                context.files.make_directory(local.work_dir, with_parents=True)
-        context.cwd = local.work_dir
-    user, group = local.security_context.run_as_user, local.security_context.run_as_group
-    context.user = (context.user[0] if user is None else user, context.user[1] if group is None else group)
 
 
 async def show_file(path: str, session: Session) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kubelet.interaction.running import Input
+from kubelet.interaction.keyboard import Input
 from kubelet.runtime.terminal import Terminal, displayed
 from services.api.errors import UNREADABLE
 from services.runtime.health import HttpRequest

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kubelet.pod.container import Container
 from kubelet.pod.states import ContainerState
-from kubelet.runtime.commands import Written
+from kubelet.runtime.outcome import Written
 from services.api.times import format_micro_time, parse_time
 
 HEARTBEAT_LINE_S = 10.0

@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from kubelet.runtime import commands
+from kubelet.runtime.outcome import PATH, Written
 from kubelet.runtime.script import DONE, FOREVER, Hook, Script, ScriptError, parse_script
 from kubelet.view import KubeletContainer, KubeletPod, LifecycleHandler
 from services.api.kinds.pod import Pod
@@ -129,7 +130,7 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
 
 def spoken(
     pod: KubeletPod, name: str, environment: Mapping[str, str], started_s: float, age_s: float
-) -> Sequence[commands.Written] | None:
+) -> Sequence[Written] | None:
     """Return what the command of a container writes in its first `age_s` seconds; None where the annotation says what
     the container does, or where the command is not known. `started_s`: wall seconds."""
     spec = pod.spec
@@ -152,14 +153,14 @@ def spoken(
 @lru_cache(maxsize=64)
 def _spoken(
     words: tuple[str, ...], environment: tuple[tuple[str, str], ...], hostname: str, started_s: float, age_s: float
-) -> Sequence[commands.Written] | None:
+) -> Sequence[Written] | None:
     outcome = commands.run(words, dict(environment), wall_s=started_s, hostname=hostname, until_s=age_s)
     return None if outcome.unknown else outcome.written
 
 
 def literal_environment(container: KubeletContainer) -> tuple[tuple[str, str], ...]:
     """Return the variables whose values the spec itself says, and what every container has."""
-    found = {"PATH": commands.PATH, "HOME": "/root"}
+    found = {"PATH": PATH, "HOME": "/root"}
     return tuple({**found, **{each.name: each.value for each in container.env}}.items())
 
 

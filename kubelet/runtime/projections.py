@@ -10,17 +10,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubelet.runtime.commands import PATH, PROGRAMS
-from kubelet.runtime.files import Directory, File, FileSystem, Link
+from kubelet.runtime.outcome import PATH
 from services.api.meta import Document
 from services.api.quantity import milli
-from services.api.times import format_as
 
 CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
 Objects = Mapping[tuple[str, str], Document]
 _DEFAULTED: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources of which a limit that is not said is what the node can give."""
-ROOT_DIRECTORIES: Final = ("bin", "dev", "etc", "home", "proc", "root", "tmp", "usr/bin", "var/run")
 
 
 def references(pod: Document, container: Document) -> list[tuple[str, str]]:
@@ -31,7 +28,7 @@ def references(pod: Document, container: Document) -> list[tuple[str, str]]:
         found += _named(source.get("configMapKeyRef"), source.get("secretKeyRef"))
     for each in container.get("envFrom") or ():
         found += _named(each.get("configMapRef"), each.get("secretRef"))
-    for volume in _mounted(pod, container):
+    for volume in mounted(pod, container):
         found += _named(volume.get("configMap"), None)
         if secret := volume.get("secret"):
             found.append((SECRETS, str(secret.get("secretName", ""))))
@@ -47,7 +44,8 @@ def _named(config_map: Any, secret: Any) -> list[tuple[str, str]]:
     return [(resource, str(each["name"])) for resource, each in pairs if each and each.get("name")]
 
 
-def _mounted(pod: Document, container: Document) -> list[Document]:
+def mounted(pod: Document, container: Document) -> list[Document]:
+    """Return the volumes of the pod that the container mounts."""
     names = {str(mount.get("name")) for mount in container.get("volumeMounts") or ()}
     return [volume for volume in (pod.get("spec") or {}).get("volumes") or () if volume.get("name") in names]
 
@@ -182,7 +180,7 @@ def _downward(
         yield str(item.get("path")), text.encode(), item.get("mode")
 
 
-def _payload(
+def payload_of(
     pod: Document, container: Document, volume: Document, objects: Objects, allocatable: Mapping[str, str]
 ) -> tuple[list[tuple[str, bytes, int | None]], int] | None:
     """Return the files of a projected volume and their mode; None for another volume."""
@@ -207,78 +205,3 @@ def _payload(
     else:
         return None
     return found, int(source.get("defaultMode") or 0o644)
-
-
-def projected(payload: Iterable[tuple[str, bytes, int | None]], mode: int, wall_s: float) -> Directory:
-    """Return the directory of a projected volume: the files behind `..data`, which the kubelet replaces at once."""
-    version = format_as(wall_s, "..%Y_%m_%d_%H_%M_%S.") + f"{int(wall_s % 1 * 1e9):09d}"
-    content = Directory(modified_s=wall_s)
-    top = Directory(modified_s=wall_s, mode=0o777, is_read_only=True)
-    for path, data, own_mode in payload:
-        *parents, name = path.split("/")
-        at = content
-        for part in parents:
-            below = at.entries.setdefault(part, Directory(modified_s=wall_s))
-            at = below if isinstance(below, Directory) else at
-        at.entries[name] = File(bytearray(data), own_mode or mode, wall_s)
-        top.entries[(parents or [name])[0]] = Link(f"..data/{(parents or [name])[0]}", wall_s)
-    top.entries[version] = content
-    top.entries["..data"] = Link(version, wall_s)
-    return top
-
-
-def image() -> FileSystem:
-    """Return the file system of an image: the usual directories, and a file for each program."""
-    made = FileSystem()
-    for path in ROOT_DIRECTORIES:
-        for directory in (path,) if "/" not in path else (path.partition("/")[0], path):
-            if not made.exists(f"/{directory}"):
-                made.put(f"/{directory}", Directory())
-    for name in PROGRAMS:
-        made.put(f"/bin/{name}", File(mode=0o755))
-    made.put("/etc/passwd", File(bytearray(b"root:x:0:0:root:/root:/bin/sh\n")))
-    return made
-
-
-def fill(
-    files: FileSystem,
-    pod: Document,
-    container: Document,
-    objects: Objects,
-    allocatable: Mapping[str, str],
-    shared: dict[str, Directory],
-    wall_s: float,
-) -> None:
-    """Mount what the pod's volumes hold now. `shared`: the directories of its other volumes, which its containers
-    have in common."""
-    meta, status = pod.get("metadata") or {}, pod.get("status") or {}
-    name = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
-    hosts = f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{status.get('podIP', '')}\t{name}\n"
-    namespace = meta.get("namespace", "default")
-    search = f"search {namespace}.svc.cluster.local svc.cluster.local cluster.local\n"
-    search += "nameserver 10.96.0.10\noptions ndots:5\n"
-    for path, text in (("/etc/hostname", f"{name}\n"), ("/etc/hosts", hosts), ("/etc/resolv.conf", search)):
-        files.put(path, File(bytearray(text.encode()), modified_s=wall_s))
-    volumes = {str(volume.get("name")): volume for volume in _mounted(pod, container)}
-    for mount in container.get("volumeMounts") or ():
-        volume, path = volumes.get(str(mount.get("name"))), str(mount.get("mountPath", ""))
-        if volume is None or not path.strip("/"):
-            continue
-        payload = _payload(pod, container, volume, objects, allocatable)
-        if payload is None:
-            directory = shared.setdefault(str(mount.get("name")), Directory(mode=0o777, modified_s=wall_s))
-        else:
-            directory = projected(*payload, wall_s)
-        if not (below := str(mount.get("subPath", ""))):
-            files.mount(path, directory)
-            continue
-        inner = FileSystem()
-        inner.root = directory
-        if payload is None and not inner.exists(f"/{below}"):
-            inner.make_directory(f"/{below}", with_parents=True)
-        if inner.exists(f"/{below}"):
-            entry = inner.entry(f"/{below}")
-            if isinstance(entry, Directory):
-                files.mount(path, entry)
-            else:
-                files.put(path, entry)

@@ -21,8 +21,9 @@ from kubelet.dra.emulated import definition as drivers
 from kubelet.managers import cpu_topology
 from kubelet.node import definition as nodes
 from kubelet.node import health
-from kubelet.runtime import latency, pages, script, shell
+from kubelet.runtime import latency, pages, script
 from kubelet.runtime.records import Checkpoint, PodRecord, newest
+from kubelet.runtime.shell import interpreter
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from lab.explore.moments import EventError, parse_event
 from lab.explore.replay import ReplayError, read_replay
@@ -327,7 +328,7 @@ PARSERS = {
     "jq": Parser(lambda t: jq.Query(t).values({"a": [{"b": 1}]}), (jq.JqError,), seeds=(".metadata.name", ".a[] | select(.b == 1)"), parts=(*WORD_PARTS, "|", "[", "]", "select(")),
     "manifest": Parser(lambda b: read_manifest("a.yaml", b, "n", 0.0), (ManifestError,), (MANIFEST,), YAML_PARTS, is_bytes=True),
     "container-script": Parser(script.parse_script, seeds=("exit 0 after 5s", "forever", "exit 1 after 2s; ready after 1s"), parts=(*WORD_PARTS, " after ", "exit ", "forever")),
-    "shell": Parser(shell.parse, (shell.ShellError,), ("echo a && sleep 1; exit 3 | cat > /x", "if [ -f a ]; then b; fi", 'echo "$A${B}"'), (*WORD_PARTS, "&&", "||", "$", "${", "`", "|", "\n", "if ", "then ", "fi", "while ", "do ", "done", "<<")),
+    "shell": Parser(interpreter.parse, (interpreter.ShellError,), ("echo a && sleep 1; exit 3 | cat > /x", "if [ -f a ]; then b; fi", 'echo "$A${B}"'), (*WORD_PARTS, "&&", "||", "$", "${", "`", "|", "\n", "if ", "then ", "fi", "while ", "do ", "done", "<<")),
     "http-head": Parser(pages.read_head, (), ("GET / HTTP/1.1\r\nHost: a\r\n\r\n",), ("\r\n", " ", ":", "GET", "HTTP/1.1", "\0", "/"), is_bytes=True),
     "latency": Parser(lambda t: latency.Distribution.parse(t).draw(2**63), seeds=("constant:1", "lognormal:1,0.5", "empirical:1,2"), parts=(*WORD_PARTS, "pareto:", "normal:", "1e308", "nan", "inf")),
     "node-options": Parser(nodes.parse_options, seeds=("A+B:1",), parts=WORD_PARTS),

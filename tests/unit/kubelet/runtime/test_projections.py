@@ -4,7 +4,6 @@ import base64
 
 import pytest
 
-from kubelet.runtime.files import Directory, File, Link
 from kubelet.runtime.projections import (
     CONFIG_MAPS,
     SECRETS,
@@ -12,12 +11,11 @@ from kubelet.runtime.projections import (
     environment,
     expanded,
     field_of,
-    fill,
-    image,
-    projected,
     references,
     resource_of,
 )
+from kubelet.runtime.shell.files import Directory, File, Link
+from kubelet.runtime.shell.image import fill, image, projected
 
 WALL_S = 1_767_323_045.25
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet.runtime.commands import PROGRAMS, run
-from kubelet.runtime.files import Directory, File, FileError, FileSystem, Quota
+from kubelet.runtime.shell.files import Directory, File, FileError, FileSystem, Quota
+from kubelet.runtime.shell.programs import PROGRAMS, run
 
 ENVIRONMENT = {"PATH": "/bin", "HOME": "/root", "GREETING": "good  day", "EMPTY": ""}
 

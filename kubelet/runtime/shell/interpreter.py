@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, NoReturn
 
-from kubelet.runtime.files import File, FileError, FileSystem, normal
+from kubelet.runtime.outcome import Interrupted
+from kubelet.runtime.shell.files import File, FileError, FileSystem, normal
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 OUTPUT_BYTES_MAX = 1 << 20
@@ -46,10 +47,6 @@ Process = Generator[Effect, bytes | None, int]
 """A running program; it returns its exit code."""
 Program = Callable[["Context", Sequence[str]], Process]
 """A program, given what surrounds it and its words, its name among them."""
-
-
-class Interrupted(Exception):
-    """SIGINT: thrown into a process."""
 
 
 class Exit(Exception):

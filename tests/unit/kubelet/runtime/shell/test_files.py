@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.runtime.files import (
+from kubelet.runtime.shell.files import (
     ENTRY_BYTES,
     LINKS_MAX,
     Directory,

@@ -1,17 +1,12 @@
-"""Processes that run in emulated containers in real time: what drives the generators of `runtime/shell`."""
+"""What clients type into processes of emulated containers."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
-from kubelet.runtime.shell import Interrupted, Process, Read, Sleep, Write
+from kubelet.runtime.outcome import Interrupted
 
-Show = Callable[[int, bytes], Awaitable[None]]
-"""Takes output: the stream, 1 or 2, and the bytes."""
-BREATH = 64
-"""After so many effects in a row the process lets others run."""
 SLEEP_S_MAX = 365 * 86400.0
-INTERRUPTED = 130
 
 
 class Input:
@@ -71,33 +66,3 @@ class Input:
         finally:
             task.cancel()
             interrupted.cancel()
-
-
-async def drive(process: Process, keyboard: Input, show: Show) -> int:
-    """Run a process to its end and return its exit code. Raises: ConnectionError when its output is not taken."""
-    answer: bytes | None = None
-    is_interrupted, count = False, 0
-    try:
-        while True:
-            try:
-                effect = process.throw(Interrupted()) if is_interrupted else process.send(answer)
-            except StopIteration as end:
-                return int(end.value)
-            except Interrupted:
-                return INTERRUPTED
-            answer, is_interrupted, count = None, False, count + 1
-            if count % BREATH == 0:
-                await asyncio.sleep(0)
-            try:
-                match effect:
-                    case Read():
-                        answer = await keyboard.read()
-                    case Write(stream, data):
-                        await show(stream, data)
-                        is_interrupted = keyboard.take_interrupt()
-                    case Sleep(seconds):
-                        await keyboard.sleep(seconds)
-            except Interrupted:
-                is_interrupted = True
-    finally:
-        process.close()
