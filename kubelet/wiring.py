@@ -14,7 +14,6 @@ from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
 from kubelet.agent.slot import SlotDisk, Slots, SlotTransport, leave
-from kubelet.agent.streams import Streams
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
 from kubelet.dra.manager import dynamic_resources
@@ -76,6 +75,8 @@ class KubeletProcess:
         if not self.host.config.tls_cert_file:
             await self.host.run()
             return
+        from kubelet.agent.streams import Streams  # with the emulated shell, which a simulation seldom needs
+
         streams = Streams(lambda: self.agents, self._kwok)
         endpoint = HealthServer(
             is_ready=lambda: self.is_ready,
