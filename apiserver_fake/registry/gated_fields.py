@@ -41,8 +41,8 @@ def _row(is_on: Callable[[ApiServerSwitches], bool], *paths: str) -> Gated:
 def _pods(spec: str) -> tuple[Gated, ...]:
     """Return what a kind that has a pod's spec there may not say.
 
-    ContainerStopSignals is off in every release, ClusterTrustBundleProjection and PodCertificateRequest before 1.37;
-    EnvFiles, HostnameOverride and ImageVolume before 1.35.
+    ContainerStopSignals and VolumeBindMountOptions are off in every release, ClusterTrustBundleProjection and
+    PodCertificateRequest before 1.37; EnvFiles, HostnameOverride and ImageVolume before 1.35.
     """
     source = f"{spec}.volumes[].projected.sources[]"
     containers = [f"{spec}.{name}[]" for name in ("containers", "initContainers", "ephemeralContainers")]
@@ -54,6 +54,7 @@ def _pods(spec: str) -> tuple[Gated, ...]:
             f"{spec}.volumes[].image",
         ),
         _row(never, *(f"{spec}.{name}[].lifecycle?.stopSignal" for name in ("containers", "initContainers"))),
+        _row(never, *(f"{each}.volumeMounts[].bindMountOptions" for each in containers)),
         _row(_since("1.37"), f"{source}.clusterTrustBundle", f"{source}.podCertificate"),
     )
 

@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from tests.interop.schema_file import laid_out
+
 FOLDER = Path(__file__).parents[2] / "apiserver_fake/registry/schema"
 TABLE, TYPES = FOLDER / "schemas.json", FOLDER / "go_types.json"
 FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`[^`]*json:"([^"]*)"')
@@ -150,8 +152,7 @@ def main(source):
         fill(schema, "int32")
         if entry:
             types[full] = entry
-    lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
-    TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    TABLE.write_text(laid_out({name: table[name] for name in sorted(table)}))
     lines = [f"{json.dumps(name)}: {json.dumps(types[name], sort_keys=True)}" for name in sorted(types)]
     TYPES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+from tests.interop.schema_file import laid_out
+
 TABLE = Path(__file__).parents[2] / "apiserver_fake/registry/schema/schemas.json"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 SPECIAL = {
@@ -168,8 +170,7 @@ def main(source: Path, wanted: list[str]) -> None:
         schema["x-kubernetes-group-version-kind"] = [{"group": group, "kind": kind, "version": version}]
         table[each] = {"$ref": f"#/components/schemas/{full}"}
     table.update(maker.made)
-    lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
-    TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    TABLE.write_text(laid_out({name: table[name] for name in sorted(table)}))
 
 
 main(Path(sys.argv[1]), sys.argv[2:])

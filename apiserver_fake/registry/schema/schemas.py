@@ -1,8 +1,9 @@
 """What upstream's types say about the fields of our kinds: their names, and how lists of them merge.
 
-One data file, `schemas.json`, holds OpenAPI v3 schemas. Keys with slashes are kinds (`<group>/<version>/<Kind>`, the
-core group being empty) and point to a component; the other keys are components as `/openapi/v3` serves them. Strict
-field validation, strategic merge patches and `kubectl explain` all read this one table.
+Two data files hold OpenAPI v3 schemas, a property a line: `schemas.json` upstream's, `additions.json` what proposals
+add here. Keys with slashes are kinds (`<group>/<version>/<Kind>`, the core group being empty) and point to a
+component; the other keys are components as `/openapi/v3` serves them. Strict field validation, strategic merge patches
+and `kubectl explain` all read this one table.
 """
 
 from __future__ import annotations
@@ -78,8 +79,15 @@ ANYTHING = Shape()
 @cache
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the whole table; shared, not to be changed."""
-    text = files("apiserver_fake.registry.schema").joinpath("schemas.json").read_bytes()
-    table: dict[str, dict[str, Any]] = msgspec.json.decode(text)
+    folder = files("apiserver_fake.registry.schema")
+    table: dict[str, dict[str, Any]] = msgspec.json.decode(folder.joinpath("schemas.json").read_bytes())
+    additions: dict[str, dict[str, Any]] = msgspec.json.decode(folder.joinpath("additions.json").read_bytes())
+    for name, added in additions.items():
+        known = table.get(name)
+        if known is None:
+            table[name] = added
+        else:
+            table[name] = {**known, "properties": dict(sorted((known["properties"] | added["properties"]).items()))}
     return table
 
 

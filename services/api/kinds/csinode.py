@@ -11,7 +11,7 @@ class VolumeNodeResources(View, frozen=True):
     count: int | None = None
 
 
-class CSINodeDriver(View, frozen=True):
+class CSINodeDriver(View, frozen=True, rename={"node_id": "nodeID", "topology_keys": "topologyKeys"}):
     """One driver on the node."""
 
     name: str = ""

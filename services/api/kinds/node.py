@@ -26,7 +26,10 @@ class NodeSpec(View, frozen=True):
     pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
-class NodeInfo(View, frozen=True):
+_NODE_INFO = {"boot_id": "bootID", "kubelet_version": "kubeletVersion", "kubelet_session": "kubeletSession"}
+
+
+class NodeInfo(View, frozen=True, rename=_NODE_INFO):
     """`kubelet_session` is ours: the fence of kubelet-unbinding 4.5."""
 
     boot_id: str = ""
