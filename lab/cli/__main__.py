@@ -45,7 +45,7 @@ class _Commands(Group):
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
-        command = importlib.import_module(row.path).COMMAND
+        command = getattr(importlib.import_module(row.path), row.function)
         assert isinstance(command, click.Command), row.path
         command.context_class = Context
         return command

@@ -54,7 +54,7 @@ Examples:
 @set_option
 @output_option
 @click.pass_context
-def COMMAND(  # noqa: N802
+def bench(
     ctx: click.Context,
     config: str | None,
     workload_re: str,
@@ -107,7 +107,7 @@ def _refuse_options(ctx: click.Context) -> None:
             ctx.fail(f"{option.opts[0]} {why}")
 
 
-@COMMAND.command("mesh", epilog=EPILOG)
+@bench.command("mesh", epilog=EPILOG)
 @click.option("--nodes", default=100, show_default=True, type=click.IntRange(1, 15_000), help="emulated nodes")
 @click.option("--pods", default=2_000, show_default=True, type=click.IntRange(1, 40_000), help="pods created")
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "sqlite", "etcd"]))
@@ -137,7 +137,7 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
     return EXIT_OK
 
 
-@COMMAND.command("kubelet", epilog=EPILOG)
+@bench.command("kubelet", epilog=EPILOG)
 @click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(1, 15_000), help="nodes of one process")
 @click.option(
     "--pods", default=10_000, show_default=True, type=click.IntRange(1, 40_000), help="pods started in a rush"
@@ -181,7 +181,7 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     return EXIT_OK
 
 
-@COMMAND.command("rest", epilog=EPILOG)
+@bench.command("rest", epilog=EPILOG)
 @click.option("--pods", default=5_000, show_default=True, type=click.IntRange(1, 40_000), help="pods listed")
 @click.option("--calls", default=300, show_default=True, type=click.IntRange(5, 10_000), help="calls of each operation")
 @output_option
@@ -213,7 +213,7 @@ def rest(pods: int, calls: int, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("recovery", epilog=EPILOG)
+@bench.command("recovery", epilog=EPILOG)
 @click.option("--objects", default=20_000, show_default=True, type=click.IntRange(1, 199_000), help="pods stored")
 @click.option(
     "--kills", default=20, show_default=True, type=click.IntRange(1, 1_000), help="SIGKILLs of the API server"
@@ -236,7 +236,7 @@ def recovery(objects: int, kills: int, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("store", epilog=EPILOG)
+@bench.command("store", epilog=EPILOG)
 @click.option(
     "--seconds", default=1.0, show_default=True, type=click.FloatRange(0.1, 60.0), help="of each of three rounds"
 )
@@ -269,7 +269,7 @@ def store(seconds: float, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("watch", epilog=EPILOG)
+@bench.command("watch", epilog=EPILOG)
 @click.option("--watchers", default=200, show_default=True, type=click.IntRange(1, 250), help="that begin, or stall")
 @click.option(
     "--objects", default=10_000, show_default=True, type=click.IntRange(1, 40_000), help="pods they begin with"
@@ -328,7 +328,7 @@ def watch(watchers: int, objects: int, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("overload", epilog=EPILOG)
+@bench.command("overload", epilog=EPILOG)
 @click.option("--nodes", default=50, show_default=True, type=click.IntRange(1, 5_000), help="emulated nodes")
 @click.option("--objects", default=20_000, show_default=True, type=click.IntRange(10, 40_000), help="objects listed")
 @click.option("--seconds", default=20.0, show_default=True, type=click.FloatRange(1.0, 600.0), help="of each phase")
@@ -364,7 +364,7 @@ def overload(nodes: int, objects: int, seconds: float, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("security", epilog=EPILOG)
+@bench.command("security", epilog=EPILOG)
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="of both; medians are shown")
 @output_option
 def security(rounds: int, output: str) -> int:
@@ -383,7 +383,7 @@ def security(rounds: int, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("soak", epilog=EPILOG)
+@bench.command("soak", epilog=EPILOG)
 @click.option("--hours", default=1.0, show_default=True, type=click.FloatRange(0.02, 1_000), help="how long")
 @click.option("--nodes", default=6, show_default=True, type=click.IntRange(1, 1_000), help="emulated nodes")
 @click.option("--rate", default=1.0, show_default=True, type=click.FloatRange(0.05, 100), help="bare pods a second")
@@ -435,7 +435,7 @@ def soak(
     return EXIT_FAILED if any(row.result in RISING for row in rows) else EXIT_OK
 
 
-@COMMAND.command("recording", epilog=EPILOG)
+@bench.command("recording", epilog=EPILOG)
 @click.option("--versions", default=100_000, show_default=True, type=click.IntRange(1_000, 2_000_000), help="recorded")
 @click.option("--nodes", default=1_000, show_default=True, type=click.IntRange(1, 15_000), help="nodes")
 @click.option("--pods", default=20_000, show_default=True, type=click.IntRange(1, 100_000), help="pods at any time")
@@ -463,7 +463,7 @@ def recording(versions: int, nodes: int, pods: int, seeks: int, output: str) -> 
     return EXIT_OK
 
 
-@COMMAND.command("cel", epilog=EPILOG)
+@bench.command("cel", epilog=EPILOG)
 @output_option
 def cel(output: str) -> int:
     """Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost."""
@@ -490,7 +490,7 @@ def cel(output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("scheduler", epilog=EPILOG)
+@bench.command("scheduler", epilog=EPILOG)
 @click.option("--workload", default="SchedulingBasic", show_default=True, metavar="NAME", help="one that --list names")
 @click.option("--nodes", default=500, show_default=True, type=click.IntRange(1, 15_000), help="nodes without kubelets")
 @click.option("--pods", type=click.IntRange(1, 200_000), help="pods measured; default: upstream's, scaled")

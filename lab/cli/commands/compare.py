@@ -87,7 +87,7 @@ Examples:
     show_default=True,
     help="how to print",
 )
-def COMMAND(  # noqa: N802
+def compare(
     file: Path,
     arms: tuple[str, ...],
     assignments: tuple[str, ...],

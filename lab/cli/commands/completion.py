@@ -24,7 +24,7 @@ Examples:
 @click.command("completion", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(list(INSTALL)))
 @click.pass_context
-def COMMAND(context: click.Context, shell: str) -> int:  # noqa: N802
+def completion(context: click.Context, shell: str) -> int:
     """Print the script that completes commands in a shell.
 
     Completed are commands, options, switches and their values, scenarios, kinds, and the processes of the mesh that

@@ -49,7 +49,7 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 @data_option
 @click.argument("act", required=False)
 @click.argument("told", nargs=-1, metavar="[DEVICE]...")
-def COMMAND(**given: Any) -> int:  # noqa: N802
+def device_plugin(**given: Any) -> int:
     """Be an emulated device plugin, or command one that runs.
 
     Without ACT it runs until Ctrl-C; with ACT the one that runs does that next. It speaks the kubelet's device plugin

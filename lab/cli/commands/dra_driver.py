@@ -54,7 +54,7 @@ Instead of devices and pools it may have ResourceSlices, as `kubectl get resourc
 @data_option
 @click.argument("act", required=False)
 @click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
-def COMMAND(**given: Any) -> int:  # noqa: N802
+def dra_driver(**given: Any) -> int:
     """Be an emulated DRA driver, or command one that runs.
 
     Without ACT it runs until Ctrl-C; with ACT the one that runs does that. It registers with the kubelet of its node,

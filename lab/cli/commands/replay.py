@@ -145,7 +145,7 @@ NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 @data_option
 @output_option
 @click.pass_context
-def COMMAND(  # noqa: N802
+def replay(
     context: click.Context,
     file: Path,
     speed: str,

@@ -95,7 +95,7 @@ Examples:
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option("--die-with-parent", is_flag=True, hidden=True)
-def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N802
+def ui(data: Path, host: str, port: int, **given: Any) -> int:
     """Show a mesh as it runs, in a browser.
 
     The address that it prints opens the page, and nothing else does. It only reads, unless it is started with

@@ -208,7 +208,7 @@ Examples:
 @click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
-def COMMAND(**given: Any) -> int:  # noqa: N802
+def up(**given: Any) -> int:
     """Start a mesh of processes on this machine.
 
     They are API server, scheduler, controllers and kubelets that host emulated nodes. It runs until Ctrl-C, or with
@@ -281,7 +281,7 @@ def _detach(given: dict[str, Any], fd: int) -> int:
     data: Path = given["data"]
     os.umask(0o077)
     arguments = ["--lock-fd", str(fd)]
-    for option in COMMAND.params:
+    for option in up.params:
         value = (given | {"detach": False, "output": None, "lock_fd": None})[option.name or ""]
         for each in value if isinstance(value, tuple) else (value,):
             if each is True:
