@@ -331,16 +331,16 @@ def test_a_workload_that_does_not_get_there_names_the_operation(tmp_path, steps,
 
 
 def test_an_interruption_leaves_what_was_measured(tmp_path, capsys):
-    asked = scheduler_perf.Asked(
+    options = scheduler_perf.PerfOptions(
         config=str(EXAMPLE),
-        workload="Basic/5Nodes",
+        workload_re="Basic/5Nodes",
         labels="",
         form="algorithm",
-        topic="",
         data_items_dir=tmp_path,
-        has_thresholds=True,
-        is_strict=False,
-        ignores_unknown_gates=False,
+        topic="",
+        no_thresholds=False,
+        strict=False,
+        unknown_gates="refuse",
         assignments=(),
         output="text",
     )
@@ -352,7 +352,7 @@ def test_an_interruption_leaves_what_was_measured(tmp_path, capsys):
             raise KeyboardInterrupt  # the second workload is under way
 
     with pytest.raises(KeyboardInterrupt):
-        scheduler_perf.bench_file(asked, interrupted)
+        scheduler_perf.bench_file(options, str(EXAMPLE), interrupted)
 
     (file,) = tmp_path.iterdir()
     names = {item["labels"]["Name"] for item in msgspec.json.decode(file.read_bytes())["dataItems"]}
