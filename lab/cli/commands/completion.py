@@ -4,9 +4,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from lab.cli import bash_completion
+from lab.cli.groups import COMPLETING
 from lab.cli.output import EXIT_OK
 
-VARIABLE = "_KEPLAB_COMPLETE"
 INSTALL = {
     "bash": '# Add to ~/.bashrc:  eval "$(keplab completion bash)"',
     "zsh": '# Add to ~/.zshrc, after compinit:  eval "$(keplab completion zsh)"',
@@ -35,5 +35,5 @@ def completion(context: click.Context, shell: str) -> int:
     assert made is not None, shell
     root = context.find_root()
     click.echo(INSTALL[shell])
-    click.echo(made(root.command, {}, root.info_name or "keplab", VARIABLE).source())
+    click.echo(made(root.command, {}, root.info_name or "keplab", COMPLETING).source())
     return EXIT_OK
