@@ -39,6 +39,7 @@ from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Store
+from apiserver_fake.switches import ApiServerSwitches
 from services.api.features.idle_switches import UNBINDS
 from services.api.identity import ADMIN
 from services.api.seams import Seams
@@ -249,7 +250,8 @@ def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:
 
 def _unbinds(switches: Switches) -> bool:
     """Whether kubelets unbind pods: clients without that feature do not know the session of a kubelet."""
-    return switches.flag("PodUnbinding") and switches.choice("kubelet.on_reject") in UNBINDS
+    own = switches.of(ApiServerSwitches)
+    return own.pod_unbinding and own.on_reject in UNBINDS
 
 
 def _text_of(path: str) -> str:

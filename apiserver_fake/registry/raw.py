@@ -11,6 +11,7 @@ import msgspec
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.storage.store import Staged
+from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import MASTERS_GROUP, Identity
@@ -23,7 +24,7 @@ SUBRESOURCE = "raw"
 
 def check_raw(identity: Identity, switches: Switches) -> None:
     """Refuse those who may not write past admission, whatever roles say. Raises: Forbidden."""
-    if not switches.flag("store.raw"):
+    if not switches.of(ApiServerSwitches).writes_raw:
         raise Forbidden("writing past admission needs the switch store.raw=true, which is false")
     if MASTERS_GROUP not in identity.groups:
         raise Forbidden(f"writing past admission is for administrators ({MASTERS_GROUP}), not {identity.user}")

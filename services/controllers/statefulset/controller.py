@@ -29,6 +29,7 @@ from services.controllers.statefulset.pods import (
     ordinal_of,
     parent_of,
 )
+from services.controllers.switches import WorkloadSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.claim_release import Releases, releasing
@@ -39,7 +40,7 @@ class StatefulSets:
     """One controller's memory, which is little, and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self._may_replace_many = switches.flag("MaxUnavailableStatefulSet")
+        self._may_replace_many = switches.of(WorkloadSwitches).may_replace_many
         self._counts_broken = is_before(str(switches[EMULATED]), "1.37")
         self._pod_orphans = Orphans()
         self._revision_orphans = Orphans()
