@@ -1,6 +1,6 @@
 """Which components read a switch, as their typed views say.
 
-A component's module `switches` lists its views, `VIEWS`: what it reads besides is read through none.
+A component's module of switches lists its views, `VIEWS`; whatever it reads is a field of one of them.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRI
 VIEWS_OF: Final = {
     "apiserver": "apiserver_fake.switches",
     "scheduler": "scheduler.switches",
-    "controllers": "services.controllers.switches",
+    "controllers": "services.controllers.shared_switches",
     CLAIM_CONTROLLER: "claim_controller.switches",
     "kubelet": "kubelet.switches",
     DEVICE_PLUGIN: "",

@@ -17,7 +17,7 @@ from services.api.switches import Switches
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
 from services.controllers.shared_ownership import changes_of, claim, is_alive, selector_of
 from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
-from services.controllers.switches import WorkloadSwitches
+from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
 from services.reconcile.controller import Change, Listers, Moment

@@ -125,11 +125,6 @@ def compare(options: CompareOptions) -> int:
     `get --at` and others read, and the page has the recordings of one seed. The exit code is 1 when a run broke an
     invariant or did not come to its end. Against a mesh that runs already its components are restarted with each arm's
     switches, where these differ, and have their own at the end."""
-    return run_comparison(options)
-
-
-def run_comparison(options: CompareOptions) -> int:
-    """Run every arm with every seed, write and print what differs; return the exit code."""
     began = _Began.now()
     wanted = _asked(options)
     runs, picture, record, output = options.runs, options.picture, options.record, options.output

@@ -46,7 +46,6 @@ from lab.cli.output import (
     set_option,
     takes,
 )
-from lab.cli.recording import RUNS_DEFAULT
 from lab.cli.results import show_result
 from lab.cli.sweep import workers_option
 from lab.exchange.format import Reading, format_named, format_of, open_stream
@@ -223,27 +222,23 @@ def replay(options: ReplayOptions) -> int:
 
 def _compared(options: ReplayOptions, scenario: Path, page: Path) -> int:
     """Run `keplab compare` of a scenario that plays the recording; return its exit code."""
-    from lab.cli.commands.compare import CompareOptions, run_comparison
-
-    return run_comparison(
-        CompareOptions(
-            file=scenario,
-            arms=options.arms,
-            assignments=options.assignments,
-            seeds=options.seeds,
-            seed=options.seed,
-            processes=False,
-            server="",
-            containers="",
-            report=page,
-            picture=None,
-            recording=None,
-            runs=RUNS_DEFAULT,
-            record=None,
-            workers=options.workers,
-            output=options.output,
-        )
+    context = click.get_current_context()
+    keplab = context.find_root().command
+    assert isinstance(keplab, click.Group), "keplab has commands"
+    command = keplab.get_command(context, "compare")
+    assert command is not None, "it is in the table"
+    code = context.invoke(
+        command,
+        file=scenario,
+        arms=options.arms,
+        assignments=options.assignments,
+        seeds=options.seeds,
+        seed=options.seed,
+        report=page,
+        workers=options.workers,
+        output=options.output,
     )
+    return int(code or EXIT_OK)
 
 
 @dataclass(frozen=True)

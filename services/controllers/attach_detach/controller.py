@@ -33,7 +33,7 @@ from services.controllers.attach_detach.state import (
     volumes_of,
     wanted_by,
 )
-from services.controllers.switches import VolumeSwitches
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Action, Create, Delete, Query, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

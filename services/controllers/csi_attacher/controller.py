@@ -18,7 +18,7 @@ from services.api.kinds.volumeattachment import ATTACHMENTS, VolumeAttachment
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.controllers.switches import VolumeSwitches
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

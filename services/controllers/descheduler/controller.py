@@ -12,7 +12,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers.shared_pods import seconds_of
-from services.controllers.switches import DeschedulerSwitches
+from services.controllers.shared_switches import DeschedulerSwitches
 from services.reconcile.actions import Delete, RecordEvent, Result, event
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 

@@ -21,7 +21,7 @@ from services.controllers.job.survey import Survey, survey
 from services.controllers.shared_claim_release import is_over_or_suspended
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, deletions, is_refusal
 from services.controllers.shared_ownership import Orphans, adopters, changes_of, claim, is_alive, owner_key, selector_of
-from services.controllers.switches import WorkloadSwitches
+from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing

@@ -21,7 +21,7 @@ from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods import BY_NODE, PodsBy, is_ready
-from services.controllers.switches import NodeSwitches
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

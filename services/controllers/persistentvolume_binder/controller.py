@@ -31,7 +31,7 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume, reference_to
-from services.controllers.switches import VolumeSwitches
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

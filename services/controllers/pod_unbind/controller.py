@@ -12,7 +12,7 @@ from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
 from services.api.unbind import REQUESTED, UNBINDER, UnbindSwitches, request_id
-from services.controllers.switches import UnbindingSwitches
+from services.controllers.shared_switches import UnbindingSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Create, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

@@ -8,7 +8,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers.shared_pods import seconds_of
-from services.controllers.switches import NodeSwitches
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions
 from services.reconcile.actions import Action, Delete, Patch, Query, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration

@@ -21,7 +21,7 @@ from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
 from services.api.resources import Kinds
 from services.api.switches import Switches
-from services.controllers.switches import QuotaSwitches
+from services.controllers.shared_switches import QuotaSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_cached

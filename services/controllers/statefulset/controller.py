@@ -19,6 +19,7 @@ from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
 from services.controllers.shared_pods import available_in_s
+from services.controllers.shared_switches import WorkloadSwitches
 from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
 from services.controllers.statefulset.pods import (
     CLAIMS,
@@ -29,7 +30,6 @@ from services.controllers.statefulset.pods import (
     ordinal_of,
     parent_of,
 )
-from services.controllers.switches import WorkloadSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.claim_release import Releases, releasing

@@ -15,7 +15,7 @@ from services.api.meta import Key, condition_status
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
 from services.controllers.shared_pods import BY_NODE, PodsBy
-from services.controllers.switches import NodeSwitches
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

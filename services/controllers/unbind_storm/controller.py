@@ -18,7 +18,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.taints import NO_SCHEDULE
-from services.controllers.switches import UnbindingSwitches
+from services.controllers.shared_switches import UnbindingSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

@@ -81,7 +81,7 @@ def test_a_component_whose_code_names_a_shared_view_registers_it(component):
 
 @pytest.mark.parametrize("component", CODE)
 def test_a_registered_view_is_read(component):
-    texts = [text for path, text in texts_of(component).items() if not path.endswith("/switches.py")]
+    texts = [text for path, text in texts_of(component).items() if not path.endswith("switches.py")]
 
     for view in views_of(component):
         assert names_of(view), view
