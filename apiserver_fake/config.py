@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from apiserver_fake.accounts.tokens import DEFAULT_ISSUER
+from apiserver_fake.registry.accounts import DEFAULT_ISSUER
 from services.cel.times import duration
 from services.cel.values import NANOS, EvaluationError
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting

@@ -10,8 +10,8 @@ from operator import attrgetter
 
 import msgspec
 
-from apiserver_fake.admission.attributes import Connection
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.registry.admission.attributes import Connection
+from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.requests import MUTATING
 from apiserver_fake.storage.journal import Recovered
 from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of

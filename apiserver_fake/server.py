@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from apiserver_fake.accounts.token_secrets import TokenSecrets
-from apiserver_fake.accounts.tokens import LEGACY_TYPE
-from apiserver_fake.admission.attributes import (
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.event_log import EventLines
+from apiserver_fake.extensions.points import Definitions, Extensions, TokenSecrets
+from apiserver_fake.registry.accounts import LEGACY_TYPE
+from apiserver_fake.registry.admission.attributes import (
     EXEMPT,
     VALIDATING_POLICIES,
     Admission,
@@ -27,40 +29,32 @@ from apiserver_fake.admission.attributes import (
     Connection,
     Pending,
 )
-from apiserver_fake.aggregated import served
-from apiserver_fake.audit.auditor import Auditor, Trail
-from apiserver_fake.audit.event import Source
-from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.authorization import reviews
-from apiserver_fake.authorization.access import Access, access_objects
-from apiserver_fake.authorization.authorizer import attributes_of, forbidden_action
-from apiserver_fake.authorization.impersonation import acting_as
-from apiserver_fake.authorization.node import NODE_TEXT
-from apiserver_fake.catalogue import Catalogue, Definer, Kind
-from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.customresources.controller import DefinitionController
-from apiserver_fake.customresources.definition_index import DefinitionIndex
-from apiserver_fake.decode import json_object
-from apiserver_fake.event_log import EventLines
-from apiserver_fake.fairness.gate import FairDispatch
-from apiserver_fake.memory import end_for_memory
-from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
-from apiserver_fake.rbac.stored import StoredPolicy
-from apiserver_fake.registry.event_expiry import EventExpiry
-from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.authorization import reviews
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.authorization.authentication import Authenticator, TokenFile
+from apiserver_fake.registry.authorization.authorizer import attributes_of, forbidden_action
+from apiserver_fake.registry.authorization.impersonation import acting_as
+from apiserver_fake.registry.authorization.node import NODE_TEXT
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
+from apiserver_fake.registry.controlplane.initial_objects import FIRST_OBJECTS
+from apiserver_fake.registry.decode import json_object
+from apiserver_fake.registry.errors import no_such_path
+from apiserver_fake.registry.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
 from apiserver_fake.registry.registry import Registry, as_unbind
+from apiserver_fake.registry.sessions import Session, Unanswered, Unconverted
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.requests import MUTATING, Requests, group_resource
-from apiserver_fake.sessions import Session, Unanswered, Unconverted
 from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Recovered
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection
 from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
+from apiserver_fake.storage.watch_starts import Place, Starts
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from apiserver_fake.watch_starts import Place, Starts
 from services.api.errors import (
     UNREADABLE,
     AlreadyExists,
@@ -96,7 +90,8 @@ from services.telemetry.metrics import Metrics, Samples, counter, gauge, histogr
 from services.telemetry.spans import Kind as SpanKind
 
 if TYPE_CHECKING:
-    from apiserver_fake.customresources.kwok import KwokKinds
+    from apiserver_fake.extensions.audit.auditor import Trail
+    from apiserver_fake.extensions.fairness.gate import FairDispatch
 
 log = structlog.get_logger()
 
@@ -133,21 +128,17 @@ class ApiServer:
         journal: Journal,
         config: ApiServerConfig,
         tokens: TokenFile,
-        definer: Definer,
-        admission: Callable[[Store, Catalogue], Admission],
-        access: Access | None = None,
+        access: Access,
+        extensions: Extensions,
     ) -> None:
-        """`definer`: reads the definitions of kinds that are stored. `admission`: makes webhooks and policies work.
-        `access`: how clients are treated."""
+        """`access`: how clients are treated. `extensions`: what the server has besides its kernel."""
         self._seams, self._config, self._tokens = seams, config, tokens
-        self.access = access or Access()
+        self.access, self._extensions = access, extensions
         self._journal = journal
         self._clock = seams.clock
-        self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self.catalogue = Catalogue(hidden=hidden(seams.switches), extensions=extensions.kinds)
         self.release = seams.switches.choice("emulate.version")
         """The Kubernetes release that it says it is."""
-        self._defined = definer
-        self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
@@ -163,15 +154,10 @@ class ApiServer:
             queue_events=config.watch_queue_events,
             queue_bytes=config.watch_queue_bytes,
         )
-        self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
+        self._stored_policy = extensions.stored_policy(self.store) if extensions.stored_policy is not None else None
         self.fairness: FairDispatch | None = None
         """Which requests of clients wait; None where there is no concurrency to divide, as in a simulation."""
-        issuer, find = self.access.accounts.tokens, self._document
-        self._token_secrets = (
-            TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
-            if issuer is not None
-            else None
-        )
+        self._token_secrets = self._make_token_secrets()
         self.starts = Starts()
         self.writer = Writer(
             self.store,
@@ -182,10 +168,8 @@ class ApiServer:
             resources=lambda: self.catalogue.resources,
         )
         self._expiry = EventExpiry(config.event_ttl_s)
-        self.definitions = DefinitionIndex()
-        self._definition_controller = DefinitionController(
-            self.store, self.definitions, lambda: self.api_for(ADMIN), seams.clock
-        )
+        self._definitions: Definitions | None = None
+        """Custom resources; made when the first definition is stored."""
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None
         self.requests = Requests(self._version_of)
@@ -194,12 +178,11 @@ class ApiServer:
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
-        self._admission = admission(self.store, self.catalogue)
+        self._admission: Admission | None = None
+        """Webhooks and policies; made when the first of them is stored."""
         self._admitted: dict[asyncio.Task[Response], None] = {}
-        self.audit: Auditor | None = None
+        self.audit = extensions.audit
         """Keeps the audit log, if there is one."""
-        self.kwok: KwokKinds | None = None
-        """KWOK's kinds, where they are served or files of them were given."""
         self._failed_expressions: set[str] = set()
         self._expiring: dict[Watcher, Credential] = {}
         """Open watches of those who have shown what ends some day."""
@@ -240,7 +223,7 @@ class ApiServer:
                 self.writer.is_open = True
                 await self._create_first_objects()
                 for record in self.store.select(DEFINITIONS, Selection()).records:
-                    self._control(record, is_gone=False)
+                    self._look_at_definition(record, is_gone=False)
                 self.is_ready = True
                 self._ready.set()
         finally:
@@ -248,7 +231,8 @@ class ApiServer:
             self.hub.shut_down()
             for task in (*self._admitted, *self._beginning):
                 task.cancel()
-            await self._admission.close()
+            if self._admission is not None:
+                await self._admission.close()
             await self._journal.close()
 
     async def wait_until_ready(self) -> None:
@@ -264,10 +248,9 @@ class ApiServer:
         try:
             if self._journal.is_durable:
                 restore(store, recovered.base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
-                definitions = store.select(DEFINITIONS, Selection()).records
-                for record in definitions:
-                    self.definitions.note(record, is_gone=False)
-                self._redefine(record.name for record in definitions)
+                records = store.select(DEFINITIONS, Selection()).records
+                if records and (definitions := self.definitions()) is not None:
+                    definitions.recover(records)
         except (Gap, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -284,8 +267,9 @@ class ApiServer:
             limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
             stored_policy=self._stored_policy,
             accounts=self.access.accounts,
-            is_converting=lambda: self._defined.is_converting,
-            admission=self._admission,
+            is_converting=self._extensions.is_converting,
+            managers=self._extensions.managers,
+            admission=self._made_admission,
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
@@ -294,36 +278,36 @@ class ApiServer:
         if self._lines is not None:
             self._lines.recovered(recovered)
 
-    # -- definitions
+    # -- extensions, made when they are first needed
 
-    def _redefine(self, names: Iterable[str]) -> None:
-        """Serve what the stored definitions of these names define now."""
-        changed = False
-        for name in names:
-            record = self.store.get(DEFINITIONS, "", name)
-            kind = self._defined.kind_of(msgspec.json.decode(record.body)) if record is not None else None
-            if record is None:
-                self._defined.forget(name)
-            before = self._definitions.get(name)
-            if kind is before:
-                continue
-            changed = True
-            if kind is None:
-                del self._definitions[name]
-            else:
-                self._definitions[name] = kind
-                if kind.resource.selectable_fields or (before is not None and before.resource.selectable_fields):
-                    self.store.reindex(kind.resource)
-            if before is not None:
-                self.hub.end_kind(name)
-        if changed:
-            self.catalogue.define(self._definitions.values())
+    def definitions(self) -> Definitions | None:
+        """Return what custom resources are served by; None where the extension is left out."""
+        if self._definitions is None and (make := self._extensions.definitions) is not None:
+            self._definitions = make(self.store, self.catalogue, lambda: self.api_for(ADMIN), self.hub.end_kind)
+        return self._definitions
 
-    def _control(self, record: Record, *, is_gone: bool) -> None:
+    def _look_at_definition(self, record: Record, *, is_gone: bool) -> None:
         """Let the controller of definitions look at one; it runs from the first definition on."""
-        self._definition_controller.changed(record, is_gone=is_gone)
+        definitions = self.definitions()
+        if definitions is None:
+            return
+        definitions.look_at(record, is_gone=is_gone)
         if self._controlling is None and self._group is not None:
-            self._controlling = self._group.create_task(self._definition_controller.run())
+            self._controlling = self._group.create_task(definitions.run())
+
+    def _made_admission(self) -> Admission | None:
+        if self._admission is None and (make := self._extensions.admission) is not None:
+            self._admission = make(self.store, self.catalogue)
+        return self._admission
+
+    def _make_token_secrets(self) -> TokenSecrets | None:
+        make, tokens = self._extensions.token_secrets, self.access.accounts.tokens
+        if make is None or tokens is None:
+            return None
+        find, listing = self._document, self._token_secrets_in
+        return make(tokens, self.access.authority, find, listing, lambda: self.api_for(ADMIN))
+
+    # -- first objects
 
     async def _create_first_objects(self) -> None:
         api = self.api_for(ADMIN)
@@ -332,7 +316,8 @@ class ApiServer:
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
                 _check_made(await api.call(request))
-        for request in self.kwok.writes(self.store) if self.kwok is not None else ():
+        kwok = self._extensions.kwok
+        for request in kwok.writes(self.store) if kwok is not None else ():
             _check_made(await api.call(request))
         await self._keep_access_objects()
 
@@ -342,7 +327,7 @@ class ApiServer:
             # Written by another server at the same time: look at what that one has made of it.
             is_changed = False
             await self._journal.confirm()
-            for request in access_objects(self.access, self._document):
+            for request in self._extensions.access_objects(self.access, self._document):
                 response = await self.api_for(ADMIN).call(request)
                 is_changed = is_changed or response.code == Conflict.code
                 _check_made(response)
@@ -482,10 +467,14 @@ class ApiServer:
         except ApiError as refused:
             return False, refused.message.partition("RBAC: ")[2]
 
-    def begin_trail(self, identity: Identity, request: Request, ips: tuple[str, ...], user_agent: str) -> Trail | None:
+    def begin_trail(
+        self, identity: Identity, request: Request, ips: tuple[str, ...], user_agent: str
+    ) -> "Trail | None":
         """Begin the audit trail of a call over gRPC; None where none is recorded."""
         if self.audit is None or not self.is_ready:
             return None
+        from apiserver_fake.extensions.audit.event import Source
+
         resource = self.catalogue.resources.get(request.resource)
         uri = uri_of(request, resource.version if resource is not None else "v1")
         source = Source(uri, ips, user_agent)
@@ -672,7 +661,9 @@ class ApiServer:
         answer: Answer | list[Document] | ApiError
         try:
             if isinstance(unanswered, Pending):
-                answer = await self._admission.answer(unanswered, deadline_s, traceparent)
+                admission = self._made_admission()
+                assert admission is not None, "a write waits for it"
+                answer = await admission.answer(unanswered, deadline_s, traceparent)
             else:
                 assert isinstance(unanswered, Unconverted), "a write waits for admission or for a conversion"
                 answer = await self._converted(unanswered, deadline_s - COMMIT_S - self._clock.now())
@@ -735,8 +726,11 @@ class ApiServer:
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
-            usages = self.kwok.usages(self.store) if self.kwok is not None else None
-            answer = served.answer(request, self.store, self._clock.wall(), self.hub.users(), usages)
+            kwok, computed = self._extensions.kwok, self._extensions.computed
+            if computed is None:
+                raise no_such_path()
+            usages = kwok.usages(self.store) if kwok is not None else None
+            answer = computed(request, self.store, self._clock.wall(), self.hub.users(), usages)
             for expression, text in usages.failures.items() if usages is not None else ():
                 if expression not in self._failed_expressions:
                     self._failed_expressions.add(expression)
@@ -821,8 +815,10 @@ class ApiServer:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
         redefined = [change for change in changes if change.record.resource == DEFINITIONS]
-        for change in redefined:
-            self.definitions.note(change.record, is_gone=change.type == DELETED)
+        definitions = self.definitions() if redefined else None
+        if definitions is not None:
+            for change in redefined:
+                definitions.note(change)
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
@@ -837,10 +833,10 @@ class ApiServer:
                 if change.record.resource == VALIDATING_POLICIES and change.type != DELETED:
                     self._check_types(change.record)
         self.hub.publish(changes)
-        if redefined:
-            self._redefine(dict.fromkeys(change.record.name for change in redefined))
-            for change in redefined:
-                self._control(change.record, is_gone=change.type == DELETED)
+        if definitions is not None:
+            definitions.published(redefined)
+            if self._controlling is None and self._group is not None:
+                self._controlling = self._group.create_task(definitions.run())
 
     def _note_accounts(self, secrets: TokenSecrets, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -861,7 +857,9 @@ class ApiServer:
         status = policy.get("status") or {}
         if status.get("observedGeneration") == policy["metadata"].get("generation"):
             return
-        status = self._admission.status_of(policy)
+        admission = self._made_admission()
+        assert admission is not None, "its policies are served"
+        status = admission.status_of(policy)
         body = msgspec.json.encode([{"op": "add", "path": "/status", "value": status}])
         request = Request(
             verb="patch",

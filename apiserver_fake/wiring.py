@@ -1,51 +1,27 @@
 """The wiring of the component: configuration and seams in, a running API server out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apiserver_fake.accounts.jwt import SigningKey
-from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
-from apiserver_fake.admission.dynamic import DynamicAdmission
-from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
-from apiserver_fake.aggregated.registration import ApiServiceController
-from apiserver_fake.audit.auditor import Auditor
-from apiserver_fake.audit.log import AuditFile, Rotation
-from apiserver_fake.audit.policy import read_policy
-from apiserver_fake.authentication import TokenFile, read_tokens
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.authorization.authorizer import add_roles
-from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.customresources.kinds import DefinedKinds, no_converter
-from apiserver_fake.customresources.webhooks import make_webhooks
-from apiserver_fake.fairness.gate import FairDispatch
-from apiserver_fake.fairness.levels import CATCH_ALL, EXEMPT
-from apiserver_fake.grpc.server import GrpcServer
-from apiserver_fake.memory import end_for_memory
-from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
-from apiserver_fake.registry.write import new_uid
-from apiserver_fake.rest import server as rest_server
-from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
-from apiserver_fake.rest.server import RestSettings
-from apiserver_fake.rest.streaming import kubelet_tls
-from apiserver_fake.rest.zpages import flags_of
+from apiserver_fake.extensions.register import ALL, extensions_of
+from apiserver_fake.registry.accounts import ServiceAccounts
+from apiserver_fake.registry.authorization.access import Access
+from apiserver_fake.registry.authorization.authentication import TokenFile, read_tokens
+from apiserver_fake.registry.authorization.authorizer import add_roles
+from apiserver_fake.registry.switches import ApiServerSwitches
 from apiserver_fake.server import ApiServer
-from apiserver_fake.server_endpoints import ServerEndpoints
-from apiserver_fake.service_addresses import address_of
-from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal
-from apiserver_fake.storage.sqlite import SqliteJournal
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.store import Store
-from apiserver_fake.switches import ApiServerSwitches
 from services.api.features.idle_switches import UNBINDS
 from services.api.identity import ADMIN
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Api
-from services.kwok.documents import KwokError, load
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -53,7 +29,9 @@ from services.telemetry import kernel
 from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
-    from apiserver_fake.customresources.kwok import KwokKinds
+    from apiserver_fake.extensions.fairness.gate import FairDispatch
+    from apiserver_fake.extensions.points import Definitions
+    from apiserver_fake.registry.controlplane.server_endpoints import ServerEndpoints
 
 
 GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
@@ -63,8 +41,9 @@ GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
 class ApiServerComponent:
     """The API server with its two servers. `grpc_port` and `rest_port` say where it listens once it is ready."""
 
-    def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer) -> None:
-        self._config, self._seams = config, seams
+    def __init__(self, config: ApiServerConfig, seams: Seams, server: ApiServer, names: Collection[str] = ALL) -> None:
+        """`names`: the extensions that are on."""
+        self._config, self._seams, self._names = config, seams, names
         self.server = server
         self.grpc_port: int | None = None
         self.rest_port: int | None = None
@@ -100,14 +79,23 @@ class ApiServerComponent:
         if _has_servers(config):
             giving_back = asyncio.create_task(give_back(self.server.store))
             servers.callback(giving_back.cancel)
-            fairness = self.server.fairness = self.make_fairness()
-            dividing = asyncio.create_task(fairness.run())
-            servers.callback(dividing.cancel)
+            if "fairness" in self._names:
+                fairness = self.server.fairness = self.make_fairness()
+                dividing = asyncio.create_task(fairness.run())
+                servers.callback(dividing.cancel)
         if config.grpc_port is not None:
+            from apiserver_fake.grpc.server import GrpcServer
+
             grpc = GrpcServer(self.server, self._seams.clock, tls if config.security == "strict" else None)
             self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
             servers.push_async_callback(grpc.close)
         if config.rest_port is not None:
+            # Only here: a simulation has no listener, and these are a third of the server.
+            from apiserver_fake.rest import server as rest_server
+            from apiserver_fake.rest.server import RestSettings
+            from apiserver_fake.rest.streaming import kubelet_tls
+            from apiserver_fake.rest.zpages import flags_of
+
             try:
                 rest, self.rest_port = await rest_server.serve(
                     self.server,
@@ -134,8 +122,12 @@ class ApiServerComponent:
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
 
-    def make_fairness(self) -> FairDispatch:
+    def make_fairness(self) -> "FairDispatch":
         """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""
+        from apiserver_fake.extensions.fairness.gate import FairDispatch
+        from apiserver_fake.extensions.fairness.levels import CATCH_ALL, EXEMPT
+        from apiserver_fake.registry.controlplane.cluster_objects import standing_objects
+
         config, server = self._config, self.server
         always = () if not config.cluster_objects else (EXEMPT, CATCH_ALL)
         suggested = [
@@ -158,6 +150,14 @@ class ApiServerComponent:
         publishing.add_done_callback(self._publishing.discard)
 
     async def _make_cluster_objects(self, port: int) -> None:
+        from apiserver_fake.registry.controlplane.cluster_objects import (
+            client_authority,
+            ensure,
+            own_service,
+            standing_objects,
+        )
+        from apiserver_fake.registry.controlplane.server_endpoints import ServerEndpoints
+
         api, config, wall_s = self.server.api_for(ADMIN), self._config, self._seams.clock.wall()
         for document in standing_objects():
             await ensure(api, document, wall_s)
@@ -172,6 +172,24 @@ class ApiServerComponent:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
     async def _keep_cluster_objects(self, servers: AsyncExitStack) -> None:
+        from apiserver_fake.registry.controlplane.service_ips import ServiceAddresses
+
+        addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
+        await addresses.keep()
+        runs = [addresses.run]
+        if "aggregated" in self._names and (definitions := self.server.definitions()) is not None:
+            runs.append(await self._register_services(definitions))
+        if self._endpoints is not None:
+            runs.append(self._endpoints.run)
+        for run in runs:
+            keeping = asyncio.create_task(run())
+            servers.callback(keeping.cancel)
+
+    async def _register_services(self, definitions: "Definitions") -> Callable[[], Coroutine[Any, Any, None]]:
+        """Register the group versions of this server as APIServices; return what keeps them."""
+        from apiserver_fake.extensions.aggregated.registration import ApiServiceController
+        from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
+
         catalogue, clock = self.server.catalogue, self._seams.clock
         built_in = frozenset(
             (group, version)
@@ -184,18 +202,11 @@ class ApiServerComponent:
             self.server.api_for(ADMIN),
             clock,
             built_in,
-            self.server.definitions,
+            definitions.index,
             lambda *asked: is_served(catalogue, *asked),
         )
         await controller.register_built_in()
-        addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
-        await addresses.keep()
-        runs = [controller.run, addresses.run]
-        if self._endpoints is not None:
-            runs.append(self._endpoints.run)
-        for run in runs:
-            keeping = asyncio.create_task(run())
-            servers.callback(keeping.cancel)
+        return controller.run
 
     @property
     def is_ready(self) -> bool:
@@ -281,8 +292,11 @@ def tls_of(config: ApiServerConfig) -> ServingTls | None:
     raise StartError(f"{said} without {' and '.join(missing)}", EXIT_USAGE)
 
 
-def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
-    """Return the component. Raises: StartError for an engine that does not exist, a bad token file or a bad role."""
+def build(config: ApiServerConfig, seams: Seams, names: Collection[str] = ALL) -> ApiServerComponent:
+    """Return the component; `names`: its extensions.
+
+    Raises: StartError for an engine that does not exist, a bad token file or a bad role.
+    """
     try:
         add_roles(read_role(Path(path)) for path in config.role)
     except ValueError as error:
@@ -293,71 +307,14 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
 
     def address(namespace: str, service: str, port: int) -> tuple[str, int]:
+        from apiserver_fake.registry.controlplane.service_addresses import address_of
+
         return address_of(server.store, namespace, service, port)
 
-    kwok = _kwok(config)
-    # In a simulation there is nothing to connect to.
-    make_converter = make_webhooks(address, seams.tracer) if config.rest_port is not None else no_converter
-    server = ApiServer(
-        seams,
-        _journal(config, seams),
-        config,
-        tokens,
-        DefinedKinds(make_converter, dict.fromkeys(kwok.names, kwok.check) if kwok is not None else None),
-        _admission(config, seams),
-        _access(config),
-    )
-    server.audit, server.kwok = _auditor(config, seams), kwok
-    return ApiServerComponent(config, seams, server)
-
-
-def _kwok(config: ApiServerConfig) -> "KwokKinds | None":
-    """Return KWOK's kinds, None where there are neither files nor objects of them. Raises: StartError."""
-    if not config.kwok and not config.enable_crds:
-        return None
-    # Only here: expressions and templates are large, and few servers have such kinds.
-    from apiserver_fake.customresources.kwok import KwokKinds
-    from services.kwok.definitions import chosen
-
-    try:
-        kinds = chosen(config.enable_crds)
-    except ValueError as error:
-        raise StartError(f"--enable-crds {error}", EXIT_USAGE) from None
-    try:
-        return KwokKinds(kinds, load(config.kwok), config.kwok_seed, runs_commands=config.host_commands)
-    except KwokError as error:
-        raise StartError(f"--kwok {error}", EXIT_USAGE) from None
-
-
-def _auditor(config: ApiServerConfig, seams: Seams) -> Auditor | None:
-    """Return what keeps the audit log, None where there is none. Raises: StartError naming the flag and the fault."""
-    if not config.audit_log_path and not config.audit_policy_file:
-        return None
-    given = {"--audit-log-path": config.audit_log_path, "--audit-policy-file": config.audit_policy_file}
-    missing = next((flag for flag, path in given.items() if not path), "")
-    if missing:
-        raise StartError(f"{next(flag for flag, path in given.items() if path)} without {missing}", EXIT_USAGE)
-    rotation = Rotation(config.audit_log_maxsize, config.audit_log_maxbackup, config.audit_log_maxage)
-    try:
-        policy = read_policy(Path(config.audit_policy_file))
-        file = AuditFile(config.audit_log_path, rotation, seams.clock.wall)
-        file.open()
-    except ValueError as error:
-        raise StartError(f"--audit-policy-file {error}", EXIT_CONFIG) from None
-    except OSError as error:
-        raise StartError(f"--audit-log-path {config.audit_log_path}: {error.strerror}", EXIT_CONFIG) from None
-    return Auditor(policy, file, seams.clock.wall, lambda: new_uid(seams.random))
-
-
-def _admission(config: ApiServerConfig, seams: Seams) -> Callable[[Store, Catalogue], DynamicAdmission]:
-    """Return what makes the admission that objects configure."""
-
-    def made(store: Store, catalogue: Catalogue) -> DynamicAdmission:
-        post: Post = HttpsPost(store, seams.tracer) if _has_servers(config) else unreachable
-        calls = WebhookCalls(post, seams.clock.now, lambda: new_uid(seams.random))
-        return DynamicAdmission(store, catalogue, calls)
-
-    return made
+    access = _access(config)
+    extensions = extensions_of(config, seams, access, address, names)
+    server = ApiServer(seams, _journal(config, seams), config, tokens, access, extensions)
+    return ApiServerComponent(config, seams, server, names)
 
 
 def _has_servers(config: ApiServerConfig) -> bool:
@@ -377,8 +334,11 @@ def _access(config: ApiServerConfig) -> Access:
             raise StartError(text, EXIT_USAGE)
     tokens = None
     if path := config.service_account_signing_key_file:
+        from apiserver_fake.extensions.accounts.jwt import SigningKey
+        from apiserver_fake.extensions.accounts.tokens import AccountTokens
+
         try:
-            tokens = Tokens(SigningKey(Path(path).read_bytes()), config.service_account_issuer)
+            tokens = AccountTokens(SigningKey(Path(path).read_bytes()), config.service_account_issuer)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise StartError(f"--service-account-signing-key-file {path}: {why}", EXIT_CONFIG) from None
@@ -393,6 +353,8 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
         case "sqlite":
             if not config.data_dir:
                 raise StartError("engine sqlite needs --data-dir", EXIT_USAGE)
+            from apiserver_fake.storage.sqlite import SqliteJournal
+
             return SqliteJournal(Path(config.data_dir))
         case "memory":
             return Journal() if _has_servers(config) else DiskJournal(seams.disk)  # whose disks can lose power

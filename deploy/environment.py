@@ -1,9 +1,11 @@
-"""`python3 deploy/environment.py runtime|all`: make .venv from a lock, and say beforehand what it takes, and meanwhile how far it is.
+"""`python3 deploy/environment.py runtime|all`: make .venv from a lock; say before what it takes, and how far it is.
 
 `runtime` is what keplab runs with; `all` adds what tests, linters and documents need. Every file is held to the hash of
 its lock. Modules are compiled here once: some machines forbid Python to write bytecode, and then each process would
 compile them anew. Needs the standard library alone.
 """
+
+from __future__ import annotations
 
 import os
 import re
@@ -33,11 +35,12 @@ class Failed(Exception):
 class Progress:
     """How many packages are there of how many: a line that changes on a terminal, one line a quarter elsewhere."""
 
-    def __init__(self, total):
-        self._total, self._seen, self._shown = total, set(), 0
+    def __init__(self, total: int) -> None:
+        self._total, self._shown = total, 0
+        self._seen: set[str] = set()
         self._is_terminal = sys.stderr.isatty()
 
-    def note(self, name):
+    def note(self, name: str) -> None:
         """Count a package when it is first named."""
         self._seen.add(name)
         count = min(len(self._seen), self._total)
@@ -47,30 +50,30 @@ class Progress:
             self._shown = count * 4 // self._total
             self._write(f"  {count} of {self._total} packages\n")
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         """Name what goes on now in place of the count."""
         self._write(f"\r\033[K  {text}" if self._is_terminal else f"  {text}\n")
 
-    def end(self):
+    def end(self) -> None:
         """Leave the line."""
         if self._is_terminal:
             self._write("\r\033[K")
 
     @staticmethod
-    def _write(text):
+    def _write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
-def pinned(lock):
+def pinned(lock: str) -> set[str]:
     """Return the names of a lock's packages; one that differs by the version of Python counts once."""
     return set(PINNED.findall(lock))
 
 
-def block_of(lock, name):
+def block_of(lock: str, name: str) -> str:
     """Return the lines of a lock that pin one package, with its hashes."""
-    lines, taken = lock.splitlines(), []
-    for line in lines:
+    taken: list[str] = []
+    for line in lock.splitlines():
         if taken and not line.startswith((" ", "\t")):
             break
         if taken or line.startswith(f"{name}=="):
@@ -78,7 +81,7 @@ def block_of(lock, name):
     return "\n".join(taken) + "\n"
 
 
-def install(kind):
+def install(kind: str) -> None:
     """Install a lock, and keplab from this tree where it is not there yet."""
     lock = ROOT / LOCKS[kind]
     progress = Progress(len(pinned(lock.read_text())))
@@ -94,17 +97,17 @@ def install(kind):
     progress.end()
 
 
-def compile_sources():
+def compile_sources() -> None:
     """Compile the product's modules where they changed; a module that changes later is compiled by who imports it."""
     folders = [str(ROOT / name) for name in SOURCES]
     run([PYTHON, "-m", "compileall", "-q", "-j", "0", *folders])
 
 
-def follow(command, progress):
+def follow(command: list[str], progress: Progress) -> None:
     """Run pip and count the packages that it names. Raises: Failed with the end of its output."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         lines = []
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.append(line)
             if found := COLLECTED.match(line):
                 progress.note(found[1])
@@ -114,14 +117,14 @@ def follow(command, progress):
         raise Failed("".join(lines[-15:]))
 
 
-def run(command):
+def run(command: list[str]) -> None:
     """Run a command that says nothing when it succeeds. Raises: Failed with what it printed."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise Failed(done.stdout + done.stderr)
 
 
-def main(kind):
+def main(kind: str) -> str | int:
     """Make .venv, or compile only (`compile`); return the exit code."""
     if sys.version_info < (3, 11):
         return f"keplab needs python3 3.11 or newer; this is {sys.version.split()[0]}"

@@ -19,7 +19,7 @@ language = "en"
 
 extensions = ["myst_parser", "pages"]
 root_doc = "docs/README"
-include_patterns = ["*.md", "docs/**.md", "experiments/*/README.md", "examples/*/README.md", "tests/fidelity/README.md"]
+include_patterns = ["*.md", "docs/**.md", "experiments/*/README.md", "examples/*/README.md", "tests/fidelity/README.md", "[acksl]*/**README.md"]
 exclude_patterns = [".*", "**/.*", "**/__pycache__", "build", "runs", "docs/_sphinx", "*.egg-info"]
 
 myst_heading_anchors = 4

@@ -21,17 +21,17 @@ import msgspec
 import structlog
 from google.protobuf.message import DecodeError
 
-from apiserver_fake.audit.auditor import Trail
-from apiserver_fake.fairness.gate import REQUEST_S
-from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
+from apiserver_fake.extensions.audit.auditor import Trail
+from apiserver_fake.extensions.fairness.gate import REQUEST_S
+from apiserver_fake.extensions.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
-from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rates import Count, Rate
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.backlog import Events
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.watch_hub import SLOW, Watcher
+from apiserver_fake.storage.watch_starts import WAIT_S, Place
 from apiserver_fake.storage.writer import refusal
-from apiserver_fake.watch_starts import WAIT_S, Place
 from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, Unauthorized

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from apiserver_fake.strategy import WriteContext
-from apiserver_fake.switches import ApiServerSwitches
+from apiserver_fake.registry.strategy import WriteContext
+from apiserver_fake.registry.switches import ApiServerSwitches
 from services.api.kinds.deviceclass import CLASSES
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES

@@ -5,8 +5,8 @@
 
 import msgspec
 
-from apiserver_fake.errors import not_found
 from apiserver_fake.registry.differences import differences
+from apiserver_fake.registry.errors import not_found
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.storage.store import Store
 from services.api.errors import BadRequest

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from apiserver_fake.decode import decode_object
-from apiserver_fake.errors import method_not_allowed
+from apiserver_fake.registry.decode import decode_object
+from apiserver_fake.registry.errors import method_not_allowed
+from apiserver_fake.registry.switches import ApiServerSwitches
+from apiserver_fake.registry.validation.formats import quoted
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import quoted
 from services.api.errors import BadRequest, Forbidden, NotFound
 from services.api.identity import MASTERS_GROUP, Identity
 from services.api.meta import Document, Key, Resource

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.errors import check_scope, invalid_option, not_found
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.errors import check_scope, invalid_option, not_found
 from apiserver_fake.registry.history import HISTORY, history
+from apiserver_fake.registry.strategy import served_subresource
 from apiserver_fake.storage.records import Page, Selection, parse_rv
 from apiserver_fake.storage.store import Store
-from apiserver_fake.strategy import served_subresource
 from services.api.errors import BadRequest, Expired, Invalid
 from services.api.meta import Document, Key, Resource
 from services.api.seams import Clock

@@ -10,22 +10,22 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
-from apiserver_fake.admission.attributes import Admission, Complete, Connection
-from apiserver_fake.authorization.authorizer import authorize, rule_name
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.decode import decode, decode_object, json_object
-from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
-from apiserver_fake.rbac.policy import Policy
-from apiserver_fake.rbac.stored import StoredPolicy
+from apiserver_fake.registry.accounts import NO_ACCOUNTS, ServiceAccounts
+from apiserver_fake.registry.admission.attributes import EXEMPT, Admission, Complete, Connection
+from apiserver_fake.registry.authorization.authorizer import authorize, rule_name
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.decode import decode, decode_object, json_object
+from apiserver_fake.registry.errors import check_scope, method_not_allowed, no_such_path
+from apiserver_fake.registry.managers import no_managers
+from apiserver_fake.registry.policy import Policy, PolicySource
 from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of, new_uid
-from apiserver_fake.sessions import Session
+from apiserver_fake.registry.sessions import Session
+from apiserver_fake.registry.strategy import delete_options, served_subresource
+from apiserver_fake.registry.write import APPLY, Limits, MakeManagers, Write, WriteContexts, document_of, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
-from apiserver_fake.strategy import delete_options, served_subresource
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
 from services.api.identity import NODE_HOST_PREFIX, Identity
 from services.api.kinds.resourceclaim import CLAIMS
@@ -60,13 +60,14 @@ class Registry:
         switches: Switches,
         cursors: ContinueTokens,
         limits: Limits,
-        stored_policy: StoredPolicy | None = None,
+        stored_policy: PolicySource | None = None,
         accounts: ServiceAccounts = NO_ACCOUNTS,
-        is_converting: Callable[[], bool] = lambda: True,
-        admission: Admission | None = None,
+        is_converting: bool = True,
+        managers: MakeManagers = no_managers,
+        admission: Callable[[], Admission | None] = lambda: None,
     ) -> None:
         """`stored_policy` None: RBAC objects are stored and grant nothing. `is_converting`: whether conversion webhooks
-        can be called."""
+        can be called. `admission`: webhooks and policies, made when something of them is stored."""
         self._store, self._catalogue, self._switches, self._random = store, catalogue, switches, random
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(
@@ -78,11 +79,13 @@ class Registry:
             policy=self.policy_for if stored_policy is not None else None,
             accounts=accounts,
             is_converting=is_converting,
+            managers=managers,
         )
         self._admission = admission
         self.is_guarded = False
         """Whether any webhook or policy is configured."""
-        self.refresh_admission()
+        if any(store.counts().get(kind) for kind in EXEMPT):
+            self.refresh_admission()
         self.forbidden: dict[tuple[str, str, str], int] = {}
         """What components of the mesh asked for and their roles do not allow, by user, verb and resource."""
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
@@ -161,7 +164,7 @@ class Registry:
 
     def refresh_admission(self) -> None:
         """Read what webhook configurations and admission policies are stored now."""
-        admission = self._admission
+        admission = self._admission()
         if admission is None:
             return
         admission.refresh()

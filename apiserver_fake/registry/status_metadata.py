@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apiserver_fake.validation.formats import Cause, metadata, new_finalizers
+from apiserver_fake.registry.validation.formats import Cause, metadata, new_finalizers
 from services.api.meta import Document
 
 ALL: Final = ("labels", "annotations", "finalizers", "ownerReferences")

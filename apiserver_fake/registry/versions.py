@@ -6,24 +6,24 @@ Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/custo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.conversion.served_version import ServedVersion
-from apiserver_fake.sessions import Session, converted
+from apiserver_fake.registry.catalogue import Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.served_version import ServedVersion
+from apiserver_fake.registry.sessions import Session, converted
 from services.api.meta import Document
 
 
 class Versions:
     """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
 
-    def __init__(self, stored: str, served: Sequence[ServedVersion], session: Session | None) -> None:
-        """`stored`: the version in which objects are stored."""
-        self.stored, self._versions, self._session = stored, served, session
+    def __init__(self, kind: Kind, session: Session | None) -> None:
+        self._kind, self._session = kind, session
+        self.stored = kind.resource.api_version
+        """The version in which objects are stored."""
 
     def served(self, api_version: str) -> ServedVersion | None:
         """Return the version of that name, None when it is not served."""
-        return next((each for each in self._versions if each.resource.api_version == api_version), None)
+        return next((each for each in self._kind.versions if each.resource.api_version == api_version), None)
 
     def sent(self, api_version: str) -> ServedVersion | None:
         """Return the version that a caller knows; None when it is the stored one."""
@@ -43,5 +43,7 @@ class Versions:
         """Return what makes objects of a version stored ones; that of another version where it is served no more."""
         served = self.served(have)
         return (
-            served.to_stored if served is not None else next(filter(None, (v.to_stored for v in self._versions)), None)
+            served.to_stored
+            if served is not None
+            else next(filter(None, (v.to_stored for v in self._kind.versions)), None)
         )

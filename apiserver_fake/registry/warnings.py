@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-from apiserver_fake.validation.formats import label
+from apiserver_fake.registry.validation.formats import label
 from services.api.meta import Document
 from services.api.quantity import milli
 

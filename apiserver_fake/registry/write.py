@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.accounts.tokens import ServiceAccounts
-from apiserver_fake.admission.attributes import (
+from apiserver_fake.registry import warnings
+from apiserver_fake.registry.accounts import ServiceAccounts
+from apiserver_fake.registry.admission.attributes import (
     CONNECT,
     CREATE,
     DELETE,
@@ -29,29 +30,27 @@ from apiserver_fake.admission.attributes import (
     Labels,
     Surroundings,
 )
-from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
-from apiserver_fake.authorization.authorizer import admit, authorize
-from apiserver_fake.authorization.questions import asker
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
-from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.managedfields.managers import Applied, Managed, encoded
-from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.rbac.policy import Policy
-from apiserver_fake.registry import warnings
-from apiserver_fake.registry.field_managers import SCALE, STATUS, FieldManagers
+from apiserver_fake.registry.admission.quota import CHARGED_ON_UPDATE, charges
+from apiserver_fake.registry.authorization.authorizer import admit, authorize
+from apiserver_fake.registry.authorization.questions import asker
+from apiserver_fake.registry.catalogue import Catalogue, Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
+from apiserver_fake.registry.errors import forbidden as refused
 from apiserver_fake.registry.gated_fields import drop_disabled
+from apiserver_fake.registry.managers import SCALE, STATUS, Applied, FieldManagers
+from apiserver_fake.registry.patch.patch import apply_patch
+from apiserver_fake.registry.policy import Policy
+from apiserver_fake.registry.schema.mistakes import go_text
+from apiserver_fake.registry.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.registry.sessions import Session, converted
+from apiserver_fake.registry.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
+from apiserver_fake.registry.switches import ApiServerSwitches
+from apiserver_fake.registry.validation.formats import Cause, Causes, new_finalizers, quoted, required
+from apiserver_fake.registry.validation.formats import invalid as invalid_value
 from apiserver_fake.registry.versions import Versions
-from apiserver_fake.schema.mistakes import go_text
-from apiserver_fake.schema.schemas import Mistyped, Shape, conform, shape_of, strict_refusal, unknown_fields
-from apiserver_fake.sessions import Session, converted
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
-from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, new_finalizers, quoted, required
-from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -67,6 +66,9 @@ DOCUMENTS_KEPT = 64
 APPLY = "apply"
 
 
+MakeManagers = Callable[[Kind, Identity, Request, Versions], FieldManagers]
+
+
 class WriteContexts:
     """What all writes have around them; lives with the server."""
 
@@ -80,9 +82,10 @@ class WriteContexts:
         limits: Limits,
         policy: Callable[[Identity], Policy | None] | None,
         accounts: ServiceAccounts,
-        is_converting: Callable[[], bool],
+        is_converting: bool,
+        managers: MakeManagers,
     ) -> None:
-        self.catalogue = catalogue
+        self.catalogue, self.managers = catalogue, managers
         self._policy, self._accounts, self._is_converting = policy, accounts, is_converting
         self._clock, self._random = clock, random
         self._switches, self._register = switches.of(ApiServerSwitches), switches
@@ -143,7 +146,7 @@ class WriteContexts:
             strategy=self.catalogue.kind(request.resource).strategy,
             policy=self._policy(identity) if self._policy is not None else None,
             accounts=self._accounts,
-            is_converting=request.resource != DEFINITIONS or self._is_converting(),
+            is_converting=request.resource != DEFINITIONS or self._is_converting,
         )
 
     def _decoded(self, record: Record) -> Document:
@@ -290,7 +293,7 @@ class Write:
         self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
-        self._versions = Versions(kind.resource.api_version, kind.versions, session)
+        self._versions = Versions(kind, session)
         self._kind, self._is_outside = kind, bool(request.field_validation)
         self.repeated: list[str] | None = [] if self._is_outside else None
         """Keys that the body has twice; None where that is refused at once: components send none."""
@@ -299,9 +302,9 @@ class Write:
     # -- create
 
     def _managers(self) -> FieldManagers:
-        return FieldManagers(self._kind, self.identity, self.request, self._versions)
+        return self.contexts.managers(self._kind, self.identity, self.request, self._versions)
 
-    def create(self, staged: Staged, body: Document, managed: Managed | None = None) -> Response:
+    def create(self, staged: Staged, body: Document, managed: list[Document] | None = None) -> Response:
         """Stage a new object and return it. `managed`: its managers, where it is applied. Raises: ApiError."""
         self._unknown.clear()
         request, resource = self.request, self.resource
@@ -329,7 +332,7 @@ class Write:
             meta.pop(field, None)
         sent = meta.pop("managedFields", None)
         if managed is not None:
-            managers = encoded(managed)
+            managers = managed
         else:
             managers = (
                 self._managers().created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
@@ -753,11 +756,11 @@ class Write:
         return self._answer(body, rv, ctx, 200)
 
     def _set_managers(
-        self, old: Document, new: Document, sent: Any, managed: Managed | None, ctx: WriteContext
+        self, old: Document, new: Document, sent: Any, managed: list[Document] | None, ctx: WriteContext
     ) -> None:
         """Give the new document, whose metadata is its own, its `managedFields`."""
         if managed is not None:
-            managers = encoded(managed, old["metadata"].get("managedFields"))
+            managers = managed
         else:
             managers = self._managers().updated(sent, old, new, ctx.wall_s)
         if managers:
@@ -774,7 +777,7 @@ class Write:
         if staged.get(resource.name, request.namespace, request.name) is None:
             may_create()
             found = self._managers().applied(None, config, wall_s)
-            return self.create(staged, {**found.document}, found.managed)
+            return self.create(staged, {**found.document}, found.managers)
         return self.update(staged, lambda old: self._managers().applied(old, config, wall_s), is_patch=True)
 
     def _named(self, config: Document) -> Document:
@@ -897,7 +900,7 @@ class Write:
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
             raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
-        managed: Managed | None = None
+        managed: list[Document] | None = None
         if request.verb in ("update", "patch"):
             self._check_preconditions(stored, request.uid, request.resource_version)
             if request.patch_type == APPLY:
@@ -957,7 +960,7 @@ class Write:
         shape = self.contexts.catalogue.shape_of(version, kind)
         return _of_type(sub, apply_patch(form, patch, self.request.patch_type, shape, kind))
 
-    def _applied_form(self, sub: Subresource, old: Document, config: Document) -> tuple[Document, Managed]:
+    def _applied_form(self, sub: Subresource, old: Document, config: Document) -> tuple[Document, list[Document]]:
         """Return what applying a configuration makes of what the subresource reads, and of the object's managers."""
         wall_s = self.contexts.wall_s()
         if sub.name != SCALE:
@@ -971,10 +974,10 @@ class Write:
         spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
         mapped = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": {}, "spec": spec}
         found = self._managers().applied(old, mapped, wall_s)
-        return {**form, "spec": {"replicas": found.document["spec"].get("replicas")}}, found.managed
+        return {**form, "spec": {"replicas": found.document["spec"].get("replicas")}}, found.managers
 
     def _with_managers(
-        self, old: Document, remains: Document | None, managed: Managed | None, ctx: WriteContext
+        self, old: Document, remains: Document | None, managed: list[Document] | None, ctx: WriteContext
     ) -> Document | None:
         """Return what is to be stored with its `managedFields`; None for nothing, not even another manager."""
         new = old if remains is None else remains

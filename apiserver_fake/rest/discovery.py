@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.aggregated import served
-from apiserver_fake.authorization.reviews import REVIEWS
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.aggregated import served
+from apiserver_fake.registry.authorization.reviews import REVIEWS
+from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.rest.paths import subresource_form
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED

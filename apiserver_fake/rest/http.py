@@ -15,10 +15,9 @@ import yaml
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
-from apiserver_fake.audit.auditor import Trail
-from apiserver_fake.audit.event import Source
-from apiserver_fake.fairness.queue_set import QueuedRequest
-from apiserver_fake.memory import end_for_memory
+from apiserver_fake.extensions.audit.auditor import Trail
+from apiserver_fake.extensions.audit.event import Source
+from apiserver_fake.extensions.fairness.queue_set import QueuedRequest
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import (
     APPLY,
@@ -33,6 +32,7 @@ from apiserver_fake.rest.media_types import (
     media_type_of,
 )
 from apiserver_fake.rest.zpages import Page
+from apiserver_fake.storage.memory import end_for_memory
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Timeout, Unauthorized
 
 log = structlog.get_logger()

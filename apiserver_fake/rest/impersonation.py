@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 from multidict import MultiMapping
 
-from apiserver_fake.authorization.impersonation import GROUP as AUTHENTICATION
-from apiserver_fake.authorization.impersonation import acting_as
-from apiserver_fake.rbac.policy import Attributes
+from apiserver_fake.registry.authorization.impersonation import GROUP as AUTHENTICATION
+from apiserver_fake.registry.authorization.impersonation import acting_as
+from apiserver_fake.registry.policy import Attributes
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 

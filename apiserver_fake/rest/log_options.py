@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from apiserver_fake.registry.schema.mistakes import wrong_time
+from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, quoted
 from apiserver_fake.rest.paths import is_set
-from apiserver_fake.schema.mistakes import wrong_time
-from apiserver_fake.validation.formats import Causes, forbidden, invalid, quoted
 from services.api.errors import BadRequest
 from services.api.errors import invalid as invalid_object
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.schema.schemas import component_of, components
+from apiserver_fake.registry.validation.fields import Struct, constraints
 from apiserver_fake.rest import discovery, swagger
 from apiserver_fake.rest.media_types import JSON, PATCH_TYPES, clauses_of
 from apiserver_fake.rest.paths import CONNECTED, subresource_form
-from apiserver_fake.schema.schemas import component_of, components
-from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 

@@ -13,12 +13,12 @@ from urllib.parse import unquote
 import msgspec
 from multidict import MultiMapping
 
-from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.conversion.served_version import ServedVersion
-from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.decode import json_object
+from apiserver_fake.registry.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.registry.history import HISTORY
-from apiserver_fake.validation.formats import quoted
+from apiserver_fake.registry.served_version import ServedVersion
+from apiserver_fake.registry.validation.formats import quoted
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS

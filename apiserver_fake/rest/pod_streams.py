@@ -13,9 +13,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from apiserver_fake.registry.validation.formats import quoted
 from apiserver_fake.rest.log_options import LogOptions
 from apiserver_fake.rest.paths import Route
-from apiserver_fake.validation.formats import quoted
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request

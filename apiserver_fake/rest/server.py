@@ -19,16 +19,15 @@ import structlog
 from aiohttp import HttpVersion11, web
 from aiohttp.web_protocol import RequestHandler
 
-from apiserver_fake.admission.service_account import is_without_default_account
-from apiserver_fake.authorization import reviews
-from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
-from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
-from apiserver_fake.fairness.gate import REQUEST_S, Overloaded
-from apiserver_fake.fairness.queue_set import ONE, WAITING
-from apiserver_fake.memory import end_for_memory
+from apiserver_fake.extensions.fairness.flow_schemas import FLOW_HEADERS, attributes_of
+from apiserver_fake.extensions.fairness.gate import REQUEST_S, Overloaded
+from apiserver_fake.extensions.fairness.queue_set import ONE, WAITING
 from apiserver_fake.rates import Count, Rate
-from apiserver_fake.rbac.policy import Attributes
+from apiserver_fake.registry.admission.service_account import is_without_default_account
+from apiserver_fake.registry.authorization import reviews
+from apiserver_fake.registry.decode import json_object
+from apiserver_fake.registry.errors import invalid_option, method_not_allowed, no_such_path, not_found
+from apiserver_fake.registry.policy import Attributes
 from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
     connections,
@@ -81,6 +80,7 @@ from apiserver_fake.rest.protobuf import NotAcceptable
 from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
+from apiserver_fake.storage.memory import end_for_memory
 from services.api.errors import (
     ApiError,
     BadRequest,
@@ -477,7 +477,7 @@ class RestHandler:
         tokens = self._server.access.accounts.tokens
         if tokens is None:
             return page_not_found()
-        found, form = tokens.key.key_set(), "application/jwk-set+json"
+        found, form = tokens.key_set(), "application/jwk-set+json"
         if not is_key_set:
             found, form = tokens.configuration(), "application/json"
         headers = {"Cache-Control": "public, max-age=3600"}

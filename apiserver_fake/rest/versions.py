@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.conversion.served_version import ServedVersion
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.served_version import ServedVersion
 from services.api.errors import BadRequest
 from services.api.meta import Document
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from apiserver_fake.memory import end_for_memory
 from apiserver_fake.storage.journal import Journal, JournalError, OvertakenError
+from apiserver_fake.storage.memory import end_for_memory
 from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, Kept, ReadOnly, entry_of
 from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable

@@ -17,8 +17,8 @@ class Plugin(NamedTuple):
 _STRATEGIES: Final = "apiserver_fake/registry/strategies"
 PLUGINS: Final = (
     Plugin("NamespaceLifecycle", "apiserver_fake/registry/write.py"),
-    Plugin("LimitRanger", "apiserver_fake/admission/limit_ranger.py"),
-    Plugin("ServiceAccount", "apiserver_fake/admission/service_account.py"),
+    Plugin("LimitRanger", "apiserver_fake/registry/admission/limit_ranger.py"),
+    Plugin("ServiceAccount", "apiserver_fake/registry/admission/service_account.py"),
     Plugin(
         "TaintNodesByCondition", f"{_STRATEGIES}/core.py", "nodes that clients make; kubelets of the mesh are ready"
     ),
@@ -28,8 +28,8 @@ PLUGINS: Final = (
         "not here: the labels `pod-security.kubernetes.io/...` of a Namespace are kept without effect, as if every "
         "level were `privileged`; a ValidatingAdmissionPolicy may stand in for what a scenario needs",
     ),
-    Plugin("Priority", "apiserver_fake/admission/priority.py"),
-    Plugin("DefaultTolerationSeconds", "apiserver_fake/validation/pod/defaults.py"),
+    Plugin("Priority", "apiserver_fake/registry/admission/priority.py"),
+    Plugin("DefaultTolerationSeconds", "apiserver_fake/registry/validation/pod/defaults.py"),
     Plugin("DefaultStorageClass", f"{_STRATEGIES}/volumes.py"),
     Plugin("StorageObjectInUseProtection", f"{_STRATEGIES}/volumes.py"),
     Plugin(
@@ -38,24 +38,24 @@ PLUGINS: Final = (
         "the controller puts the finalizer on as well, a moment after the group is created",
     ),
     Plugin("PersistentVolumeClaimResize", f"{_STRATEGIES}/volumes.py"),
-    Plugin("RuntimeClass", "apiserver_fake/admission/runtime_class.py"),
-    Plugin("CertificateApproval", "apiserver_fake/admission/certificates.py"),
-    Plugin("CertificateSigning", "apiserver_fake/admission/certificates.py"),
+    Plugin("RuntimeClass", "apiserver_fake/registry/admission/runtime_class.py"),
+    Plugin("CertificateApproval", "apiserver_fake/registry/admission/certificates.py"),
+    Plugin("CertificateSigning", "apiserver_fake/registry/admission/certificates.py"),
     Plugin("ClusterTrustBundleAttest", "", "not here: ClusterTrustBundles are not served; beta, off by default"),
-    Plugin("CertificateSubjectRestriction", "apiserver_fake/admission/certificates.py"),
+    Plugin("CertificateSubjectRestriction", "apiserver_fake/registry/admission/certificates.py"),
     Plugin("DefaultIngressClass", f"{_STRATEGIES}/networking.py"),
     Plugin("PodTopologyLabels", "apiserver_fake/registry/subresources/binding.py"),
     Plugin("PodGroupWorkloadExists", f"{_STRATEGIES}/scheduling.py", "with GenericWorkload"),
-    Plugin("NodeDeclaredFeatureValidator", "apiserver_fake/admission/declared_features.py"),
+    Plugin("NodeDeclaredFeatureValidator", "apiserver_fake/registry/admission/declared_features.py"),
     Plugin(
         "JobValidation", "", "not here: upstream's acts with the gate WorkloadWithJob alone, which is off by default"
     ),
     Plugin("PodResizeValidator", "apiserver_fake/registry/subresources/resize.py", "switch `resize.feasibility`"),
-    Plugin("MutatingAdmissionPolicy", "apiserver_fake/admission/mutating_policies.py"),
-    Plugin("MutatingAdmissionWebhook", "apiserver_fake/admission/webhooks.py"),
-    Plugin("ValidatingAdmissionPolicy", "apiserver_fake/admission/validating_policies.py"),
-    Plugin("ValidatingAdmissionWebhook", "apiserver_fake/admission/webhooks.py"),
-    Plugin("ResourceQuota", "apiserver_fake/admission/quota.py"),
+    Plugin("MutatingAdmissionPolicy", "apiserver_fake/extensions/admission/mutating_policies.py"),
+    Plugin("MutatingAdmissionWebhook", "apiserver_fake/extensions/admission/webhooks.py"),
+    Plugin("ValidatingAdmissionPolicy", "apiserver_fake/extensions/admission/validating_policies.py"),
+    Plugin("ValidatingAdmissionWebhook", "apiserver_fake/extensions/admission/webhooks.py"),
+    Plugin("ResourceQuota", "apiserver_fake/registry/admission/quota.py"),
 )
 """In upstream's order."""
 

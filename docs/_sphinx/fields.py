@@ -22,9 +22,10 @@ ROOT: Final = Path(__file__).parents[2]
 REVIEWED: Final = Path(__file__).with_suffix(".txt")
 _COMPONENTS: Final = ("apiserver_fake", "claim_controller", "kubelet", "lab", "scheduler", "services")
 _NO_ACTION: Final = (
-    "apiserver_fake/conversion", "apiserver_fake/registry/differences.py", "apiserver_fake/registry/gated_fields.py",
+    "apiserver_fake/extensions/conversion", "apiserver_fake/registry/differences.py",
+    "apiserver_fake/registry/gated_fields.py",
     "apiserver_fake/registry/strategies", "apiserver_fake/registry/warnings.py", "apiserver_fake/rest/openapi.py",
-    "apiserver_fake/schema", "apiserver_fake/validation", "services/cel", "services/kwok", "lab/cli",
+    "apiserver_fake/registry/schema", "apiserver_fake/registry/validation", "services/cel", "services/kwok", "lab/cli",
     "lab/exchange", "lab/scenarios/script",
 )  # fmt: skip
 """Code that names a field to check it, default it, convert it or write it."""
@@ -50,7 +51,7 @@ class Reviewed(NamedTuple):
 @cache
 def served() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the types that served kinds lead to: of each its fields, and to which types each of those leads."""
-    from apiserver_fake.schema.schemas import schemas
+    from apiserver_fake.registry.schema.schemas import schemas
 
     table, found = schemas(), dict[str, dict[str, tuple[str, ...]]]()
     left = [target for kind in _roots().values() for target in _targets(table.get(kind, {}))]
@@ -66,9 +67,9 @@ def served() -> dict[str, dict[str, tuple[str, ...]]]:
 
 def _roots() -> dict[str, str]:
     """Return the schema's name of each served kind by the resource's name, `deployments.apps`."""
-    from apiserver_fake.catalogue import Catalogue
+    from apiserver_fake.extensions.register import whole_catalogue
 
-    found = [each.resource for versions in Catalogue().served.values() for each in versions.values()]
+    found = [each.resource for versions in whole_catalogue().served.values() for each in versions.values()]
     names = ((".".join(filter(None, (r.plural, r.group))), f"{r.group}/{r.version}/{r.kind}") for r in found)
     return {f"{name} {kind}": kind for name, kind in names}
 
@@ -120,7 +121,7 @@ def gated() -> dict[Field, bool]:
 
 def _field_at(kind: str, path: tuple[str, ...]) -> Field | None:
     """Return the last field of a path; None if this version of the kind has no such field."""
-    from apiserver_fake.schema.schemas import schemas
+    from apiserver_fake.registry.schema.schemas import schemas
 
     of = [*_targets(schemas().get(kind, {}))]
     field = None

@@ -4,6 +4,7 @@ Each function takes nothing and returns the text that stands in place of `<!-- g
 docs/reference; what a register gains appears by itself. `GENERATED` lists them.
 """
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -125,10 +126,10 @@ def invariants() -> str:
 
 def kinds() -> str:
     """Every kind that is served, as `kubectl api-resources` lists them, with all versions, subresources and gates."""
-    from apiserver_fake.catalogue import Catalogue
+    from apiserver_fake.extensions.register import whole_catalogue
 
     served: dict[tuple[str, str], list[Resource]] = {}
-    for version in Catalogue().served.values():
+    for version in whole_catalogue().served.values():
         for one in version.values():
             served.setdefault((one.resource.group, one.resource.plural), []).append(one.resource)
     head = "| Name | Short names | Group | Versions | Kind | Namespaced | Subresources | Feature gate |"
@@ -204,6 +205,25 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
 
 
+def modules() -> str:
+    """Every module with the first sentence of its docstring, by folder."""
+    parts = []
+    for top in ("apiserver_fake", "claim_controller", "kubelet", "lab", "scheduler", "services"):
+        for folder in sorted({path.parent for path in (ROOT / top).rglob("*.py")}):
+            files = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+            rows = [f"| `{path.name}` | {_first_sentence(path)} |" for path in files]
+            parts.append(f"## {folder.relative_to(ROOT)}/\n\n{_first_sentence(folder / '__init__.py')}")
+            if rows:
+                parts.append("\n".join(("| Module | |", "|---|---|", *rows)))
+    return "\n\n".join(parts)
+
+
+def _first_sentence(path: Path) -> str:
+    """Return the first paragraph of a module's docstring, for a cell of a table."""
+    found = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else ""
+    return " ".join((found or "").split("\n\n")[0].split()).replace("|", "\\|").replace("<", "\\<")
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "switches": switches,
@@ -213,5 +233,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "admission-plugins": admission_plugins,
     "fields": fields,
+    "modules": modules,
 }
 """By the name on the page."""

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from apiserver_fake.authentication import read_tokens
+from apiserver_fake.registry.authorization.authentication import read_tokens
 from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option
 from lab.benchmarks.overload_clients import USERS, Answers, Clients
 from lab.benchmarks.result import Result

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore

@@ -20,7 +20,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from apiserver_fake.audit.policy import DEFAULT, read_policy
+from apiserver_fake.extensions.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
 from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
 from lab.cli.up_options import DEFAULT_AUDIT, UpOptions

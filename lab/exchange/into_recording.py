@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.schema.schemas import ANYTHING, shape_of
+from apiserver_fake.registry.patch.patch import apply_patch
+from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.exchange.rules import Counted
 from lab.exchange.stream import Change, Placed, Refused, Stream, called
 from lab.recordings.format import ADDED, DELETED, MODIFIED, SUFFIX, Meta

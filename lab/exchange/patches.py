@@ -5,8 +5,8 @@ Source: simulator 5.2; upstream `staging/src/k8s.io/apimachinery/pkg/util/strate
 
 from typing import Any
 
-from apiserver_fake.patch.patch import strategic_merge_patch
-from apiserver_fake.schema.schemas import ANYTHING, Shape
+from apiserver_fake.registry.patch.patch import strategic_merge_patch
+from apiserver_fake.registry.schema.schemas import ANYTHING, Shape
 from services.api.meta import Document
 
 _ORDER = "$setElementOrder/"

@@ -122,5 +122,5 @@ def _sign_test(higher: int, lower: int) -> float | None:
     count = higher + lower
     if not count:
         return None
-    tail = sum(math.comb(count, fewer) for fewer in range(min(higher, lower) + 1))
-    return min(1.0, 2 * tail / 2**count)
+    tail: int = sum(math.comb(count, fewer) for fewer in range(min(higher, lower) + 1))
+    return min(1.0, float(2 * tail / 2**count))

@@ -12,7 +12,7 @@ from services.api.switches import EMULATED, Switches, names_of
 from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
 
 VIEWS_OF: Final = {
-    "apiserver": "apiserver_fake.switches",
+    "apiserver": "apiserver_fake.registry.switches",
     "scheduler": "scheduler.switches",
     "controllers": "services.controllers.shared_switches",
     CLAIM_CONTROLLER: "claim_controller.switches",

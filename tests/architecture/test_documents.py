@@ -1,8 +1,7 @@
-"""What ARCHITECTURE.md and docs/explanation/journeys.md name exists: every module and folder, and in a journey every function.
+"""What ARCHITECTURE.md, the reading order, the journeys and the pages of folders name exists; in a journey every function.
 
-A name is what stands in backticks. It is a path when it has a slash, or when it stands in the code map; there it is relative to the folder
-that heads its paragraph. `.py` may be left out, `*` stands for any name. What is not made of lower-case letters, digits, `_`, `.`, `/` and `*`
-alone is a class, a constant, a field or a command, and a word without a slash is a path in the code map only.
+A name is what stands in backticks, and a path when it has a slash. `.py` may be left out, `*` stands for any name. What is not made of
+lower-case letters, digits, `_`, `.`, `/` and `*` alone is a class, a constant, a field or a command.
 """
 
 import ast
@@ -14,11 +13,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+READING = (ROOT / "docs" / "explanation" / "reading.md").read_text()
+PAGES = sorted(
+    str(path.parent.relative_to(ROOT))
+    for top in ROOT.glob("*/__init__.py")
+    if top.parent.name != "tests"
+    for path in top.parent.rglob("README.md")
+)
+PAGE_LINES_MAX = 25
 JOURNEYS = (ROOT / "docs" / "explanation" / "journeys.md").read_text()
 QUOTED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[a-z0-9_*][a-z0-9_*./]*")
 FUNCTION = re.compile(r"(\w+)\(\)")
-HEADED = re.compile(r"\*\*([a-z_/]+)\.\*\* ")
 STEP = re.compile(r"^\d+\. ", re.M)
 
 
@@ -28,15 +34,6 @@ def _exists(folder, name):
 
 def _section(text, title):
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-def _missing_in_paragraph(paragraph):
-    """Return the folder that heads a paragraph of the code map, and which of its names are not there."""
-    headed = HEADED.match(paragraph)
-    assert headed is not None, f"no folder heads {paragraph[:60]!r}"
-    folder = ROOT / headed[1]
-    names = [name for name in QUOTED.findall(paragraph) if PATH.fullmatch(name)]
-    return headed[1], [name for name in names if not folder.is_dir() or not _exists(folder, name)]
 
 
 def _missing_from_root(text):
@@ -53,28 +50,50 @@ def _functions(path):
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_the_code_map_names_modules_and_folders_that_exist():
-    paragraphs = [each.strip() for each in _section(ARCHITECTURE, "Code map").split("\n\n") if each.strip()]
-
-    missing = {folder: names for folder, names in map(_missing_in_paragraph, paragraphs) if names}
-
-    assert {} == missing
-
-
-def test_the_code_map_has_a_paragraph_for_every_package():
-    headed = set(re.findall(rf"^{HEADED.pattern}", _section(ARCHITECTURE, "Code map"), re.M))
-    halves = {ROOT / "lab", ROOT / "services"}
-    tops = {path.parent for path in ROOT.glob("*/__init__.py")} - {*halves, ROOT / "protos", ROOT / "tests"}
-    packages = tops | {path.parent for half in halves for path in half.glob("*/__init__.py")} - {ROOT / "lab" / "cli"}
-
-    assert set() == {str(path.relative_to(ROOT)) for path in packages} - headed
-
-
-@pytest.mark.parametrize(
-    "text", [ARCHITECTURE.replace(_section(ARCHITECTURE, "Code map"), ""), JOURNEYS], ids=["map", "journeys"]
-)
-def test_paths_outside_the_code_map_lead_from_the_root_to_what_exists(text):
+@pytest.mark.parametrize("text", [ARCHITECTURE, JOURNEYS, READING], ids=["architecture", "journeys", "reading"])
+def test_paths_lead_from_the_root_to_what_exists(text):
     assert [] == _missing_from_root(text)
+
+
+def test_the_architecture_can_be_read_in_a_sitting():
+    assert len(ARCHITECTURE.split()) <= 1200
+
+
+def test_the_architecture_names_every_folder_that_is_a_package():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+
+    assert set() == {name for name in packages if f"{name}/" not in ARCHITECTURE}
+
+
+@pytest.mark.parametrize("folder", PAGES)
+def test_a_page_says_what_to_read_what_never_happens_and_what_tests_it(folder):
+    text = (ROOT / folder / "README.md").read_text()
+    first, never, test = (_section(text, title) for title in ("Read first", "It may not", "Test it"))
+
+    read = re.findall(r"^\d\. `([^`]+)`: \S", first, re.M)
+    assert len(read) == 3
+    assert [] == [name for name in read if not (ROOT / folder / name).exists()]
+    assert len(re.findall(r"^\* \S", never, re.M)) >= 2
+    named = re.findall(r"\b(?:tests|experiments)/[\w/.]+", test)
+    assert named
+    assert [] == [name for name in named if not (ROOT / name).exists()]
+    assert len(text.splitlines()) <= PAGE_LINES_MAX
+
+
+def test_every_package_at_the_top_and_each_large_subject_has_a_page():
+    tops = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"protos", "tests"}
+    named = set(re.findall(r"\]\(([a-z_/]+)/README\.md\)", ARCHITECTURE))
+
+    assert tops | named <= set(PAGES)
+
+
+@pytest.mark.parametrize("part", READING.split("\n## ")[1:], ids=lambda part: part.partition("\n")[0])
+def test_a_reading_order_is_twelve_files_that_an_evening_is_enough_for(part):
+    steps = re.findall(r"^(\d+)\. `([^`]+)`: \S", part, re.M)
+
+    assert [int(number) for number, _ in steps] == list(range(1, 13))
+    assert len({name for _, name in steps}) == 12
+    assert 3000 <= sum(len((ROOT / name).read_text().splitlines()) for _, name in steps) <= 4500
 
 
 @pytest.mark.parametrize(("title", "steps"), _journeys(), ids=[title for title, _ in _journeys()])
@@ -97,7 +116,6 @@ def test_a_container_start_is_followed_through_nine_files_or_fewer():
 
 
 def test_a_made_up_name_is_found():
-    assert ("kubelet", ["pod/made_up"]) == _missing_in_paragraph("**kubelet.** `pod/pod`, `Pod`, `pod/made_up`.")
     assert ["kubelet/pods/worker"] == _missing_from_root(
         "`kubelet/pods/worker`, `kubelet/pod/pod.py`, `keplab run a/b`"
     )

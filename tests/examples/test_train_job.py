@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from apiserver_fake.authorization import authorizer
+from apiserver_fake.registry.authorization import authorizer
 from lab.scenarios.simulation import simloop
 from lab.scenarios.simulation.lifetime import Lifetime
 from services.api.identity import SCHEDULER, Identity

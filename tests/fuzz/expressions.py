@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from apiserver_fake.admission import expressions as admission
-from apiserver_fake.customresources import jsonpath
+from apiserver_fake.extensions.admission import expressions as admission
+from apiserver_fake.extensions.customresources import jsonpath
 from lab.scenarios.measures import expression as measures
 from services.api import selectors
 from services.api.errors import ApiError

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from itertools import pairwise, product
 
-from apiserver_fake.schema.schemas import shape_of
+from apiserver_fake.registry.schema.schemas import shape_of
 from tests.fuzz.target import JSON, NAME, Target, name_of, path_of, valid_objects
 from tests.fuzz.values import encoded
 

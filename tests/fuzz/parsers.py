@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 from hypothesis import strategies as st
 
-from apiserver_fake import decode
-from apiserver_fake.authentication import read_tokens
-from apiserver_fake.customresources import jsonpath
-from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.extensions.customresources import jsonpath
+from apiserver_fake.registry import decode
+from apiserver_fake.registry.authorization.authentication import read_tokens
+from apiserver_fake.registry.patch.patch import apply_patch
 from apiserver_fake.registry.read import ContinueTokens
+from apiserver_fake.registry.schema.schemas import conform, shape_of
 from apiserver_fake.rest import media_types, protobuf
-from apiserver_fake.schema.schemas import conform, shape_of
 from apiserver_fake.storage import journal, records
 from kubelet.dra.emulated import definition as drivers
 from kubelet.managers import cpu_topology

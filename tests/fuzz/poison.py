@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from hypothesis import strategies as st
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import openapi
 from lab.scenarios.run import load_scenario, simulate
 from services.api.errors import ApiError
@@ -84,7 +84,7 @@ def objects(draw, catalogue, schemas):
     return resource.name, meta["name"], body, status
 
 
-CATALOGUE = Catalogue()
+CATALOGUE = whole_catalogue()
 batches = st.lists(objects(CATALOGUE, schemas_of(CATALOGUE)), min_size=60, max_size=60)
 HAND_MADE = [
     # Source: guarantees FM-S8.

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "apiserver_fake/schema"
+FOLDER = Path(__file__).parents[2] / "apiserver_fake/registry/schema"
 TABLE, TYPES = FOLDER / "schemas.json", FOLDER / "go_types.json"
 FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`[^`]*json:"([^"]*)"')
 PLAIN = ("string", "bool", "int32", "int64", "int", "uint32", "uint64", "float64", "byte", "any", "interface")

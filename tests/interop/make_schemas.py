@@ -1,4 +1,4 @@
-"""Adds the schemas of kinds to `apiserver_fake/schema/schemas.json` from the Go types of the Kubernetes API.
+"""Adds the schemas of kinds to `apiserver_fake/registry/schema/schemas.json` from the Go types of the Kubernetes API.
 
     python tests/interop/make_schemas.py /usr/share/gocode/src networking.k8s.io/v1/Ingress /v1/Endpoints ...
 
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-TABLE = Path(__file__).parents[2] / "apiserver_fake/schema/schemas.json"
+TABLE = Path(__file__).parents[2] / "apiserver_fake/registry/schema/schemas.json"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 SPECIAL = {
     "metav1.Time": {"format": "date-time", "type": "string"},

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from apiserver_fake.audit.policy import DEFAULT
+from apiserver_fake.extensions.audit.policy import DEFAULT
 from lab.scenarios.invariants.policy import Call, is_allowed
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Request

@@ -16,12 +16,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from apiserver_fake import memory
 from apiserver_fake.grpc import server as grpc_server
 from apiserver_fake.rates import Count
 from apiserver_fake.rest import http
 from apiserver_fake.rest import server as rest
 from apiserver_fake.rest.listener import Listener
+from apiserver_fake.storage import memory
 from services.runtime.certificates import authority
 from services.runtime.real import RealClock
 from tests.process import test_apiserver_grpc as endpoints

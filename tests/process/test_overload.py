@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver_fake.fairness import gate
+from apiserver_fake.extensions.fairness import gate
 from services.api.errors import TooManyRequests
 from services.api.identity import NODE_HOSTS_GROUP
 from services.api.wire import Request, WatchRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from apiserver_fake.authorization import authorizer
+from apiserver_fake.registry.authorization import authorizer
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import parse_scenario
 from lab.scenarios.script.verbs import VERBS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import apiserver_fake.authorization.node as node_authorization
+import apiserver_fake.registry.authorization.node as node_authorization
 import apiserver_fake.registry.registry as registry
 from apiserver_fake import server
 from apiserver_fake.registry.subresources import binding, unbind

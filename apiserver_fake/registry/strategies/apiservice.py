@@ -6,9 +6,9 @@ Source: upstream `staging/src/k8s.io/kube-aggregator/pkg/apis/apiregistration/va
 
 import base64
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     invalid,

@@ -5,9 +5,9 @@ Source: upstream `pkg/apis/apps/validation/validation.go`.
 
 from collections.abc import Callable
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     count_or_percentage,
@@ -21,8 +21,8 @@ from apiserver_fake.validation.formats import (
     required,
     unsupported,
 )
-from apiserver_fake.validation.pod.spec import selected_template
-from apiserver_fake.validation.volumeclaim import CLAIM_SPEC
+from apiserver_fake.registry.validation.pod.spec import selected_template
+from apiserver_fake.registry.validation.volumeclaim import CLAIM_SPEC
 from services.api.kinds.daemonset import TEMPLATE_GENERATION
 from services.api.kinds.statefulset import DELETE, ON_DELETE, ORDERED, PARALLEL, RETAIN, ROLLING
 from services.api.meta import Document

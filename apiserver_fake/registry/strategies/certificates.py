@@ -9,10 +9,10 @@ import re
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from apiserver_fake.admission import certificates
-from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status, keep_status
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.admission import certificates
+from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status, keep_status
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     duplicate,

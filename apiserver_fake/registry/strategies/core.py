@@ -12,12 +12,19 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from apiserver_fake.accounts.tokens import ACCOUNT_NAME, LEGACY_TYPE
-from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
-from apiserver_fake.validation.addresses import network, version_of
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.accounts import ACCOUNT_NAME, LEGACY_TYPE
+from apiserver_fake.registry.errors import forbidden as refused
+from apiserver_fake.registry.strategy import (
+    DeleteOptions,
+    Rules,
+    WriteContext,
+    declared,
+    keep_all_but_status,
+    keep_status,
+)
+from apiserver_fake.registry.validation.addresses import network, version_of
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, not_repeated
+from apiserver_fake.registry.validation.formats import (
     Causes,
     config_key,
     duplicate,
@@ -34,7 +41,7 @@ from apiserver_fake.validation.formats import (
     too_long,
     unsupported,
 )
-from apiserver_fake.validation.secrets import SECRET_TYPES, size_of
+from apiserver_fake.registry.validation.secrets import SECRET_TYPES, size_of
 from services.api.meta import Document
 from services.api.times import format_time
 

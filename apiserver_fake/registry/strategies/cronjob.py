@@ -6,9 +6,9 @@ The texts are upstream's (`pkg/apis/batch/validation`).
 import re
 
 from apiserver_fake.registry.strategies.job import JOB_TEMPLATE_SPEC
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, invalid, required
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import Causes, invalid, required
 from services.api.cron import parse
 from services.api.meta import Document
 from services.api.times import zone_of

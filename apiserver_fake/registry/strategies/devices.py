@@ -11,17 +11,23 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from apiserver_fake.authorization.claim_status import check_writer
+from apiserver_fake.registry.authorization.claim_status import check_writer
 from apiserver_fake.registry.gated_fields import CLAIM_TEMPLATES, drop_disabled
-from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
-from apiserver_fake.validation.conditions import CONDITION
-from apiserver_fake.validation.devices.claim import ALLOCATION, CLAIM_SPEC, CONSUMER, names_claim, request_names
-from apiserver_fake.validation.devices.device_status import DEVICE_STATUS, DeviceKey, key_of
-from apiserver_fake.validation.devices.names import LIST_MAX, OPAQUE, SELECTORS
-from apiserver_fake.validation.devices.slices import SLICE_SPEC
-from apiserver_fake.validation.devices.taints import CONDITIONS_MAX, TAINT_RULE_SPEC
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
+from apiserver_fake.registry.validation.conditions import CONDITION
+from apiserver_fake.registry.validation.devices.claim import (
+    ALLOCATION,
+    CLAIM_SPEC,
+    CONSUMER,
+    names_claim,
+    request_names,
+)
+from apiserver_fake.registry.validation.devices.device_status import DEVICE_STATUS, DeviceKey, key_of
+from apiserver_fake.registry.validation.devices.names import LIST_MAX, OPAQUE, SELECTORS
+from apiserver_fake.registry.validation.devices.slices import SLICE_SPEC
+from apiserver_fake.registry.validation.devices.taints import CONDITIONS_MAX, TAINT_RULE_SPEC
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     forbidden,

@@ -1,9 +1,9 @@
 """Endpoints (core/v1): subsets of addresses with the same ports, in the words of `pkg/apis/core/validation`."""
 
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.addresses import ordinary
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, address, label, qualified_name, required, subdomain
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.addresses import ordinary
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import Causes, address, label, qualified_name, required, subdomain
 from services.api.meta import Document
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")

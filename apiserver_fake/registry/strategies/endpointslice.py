@@ -4,10 +4,10 @@ The texts are upstream's (`pkg/apis/discovery/validation`).
 """
 
 from apiserver_fake.registry.strategies.endpoints import is_own
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.addresses import ordinary, version_of
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.addresses import ordinary, version_of
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.registry.validation.formats import (
     Causes,
     address,
     faults,

@@ -7,10 +7,9 @@ Source: upstream `pkg/apis/core/validation/events.go`, `pkg/registry/core/event/
 
 from typing import Any, Final
 
-from apiserver_fake.conversion.events import EVENTS_V1
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Struct
+from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
     Causes,
     invalid,
@@ -59,6 +58,8 @@ _STRUCTS: Final = {
     "source": {"Component": "component", "Host": "host"},
 }
 """The names of upstream's internal types, with which refusals show them."""
+NEWER = "events.k8s.io/v1"
+"""The version in which an Event has other names and stricter rules than in the stored one."""
 
 
 def _series(event: Document) -> Causes:
@@ -72,7 +73,7 @@ def _series(event: Document) -> Causes:
 
 
 def _is_strict(ctx: WriteContext) -> bool:
-    return ctx.request.api_version == EVENTS_V1.api_version
+    return ctx.request.api_version == NEWER
 
 
 def _lenient(event: Document, controller_field: str) -> Causes:

@@ -5,9 +5,9 @@ The texts are upstream's (`pkg/apis/flowcontrol/validation`).
 
 import math
 
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     faults,

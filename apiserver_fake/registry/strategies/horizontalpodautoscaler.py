@@ -4,9 +4,9 @@ The texts are upstream's (`pkg/apis/autoscaling/validation`), the defaults those
 """
 
 from apiserver_fake.registry.strategies.limitrange import check_name
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     forbidden,

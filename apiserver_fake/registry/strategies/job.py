@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 from apiserver_fake.registry.strategies.networking import domain_path
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Causes,
     duplicate,
     immutable,
@@ -28,8 +28,8 @@ from apiserver_fake.validation.formats import (
     unsupported,
     wrong,
 )
-from apiserver_fake.validation.pod.scope import CONTAINER_LISTS
-from apiserver_fake.validation.pod.spec import pod_template
+from apiserver_fake.registry.validation.pod.scope import CONTAINER_LISTS
+from apiserver_fake.registry.validation.pod.spec import pod_template
 from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
 from services.api.meta import Document
 

@@ -3,8 +3,8 @@
 Source: upstream `pkg/apis/coordination/validation/validation.go`.
 """
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Struct
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Struct
 from services.api.meta import Document
 
 SPEC = Struct(

@@ -3,11 +3,19 @@
 Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateLimitRange`.
 """
 
-from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import QUANTITY_TEXT, Cause, Causes, forbidden, invalid, qualified_name, required
-from apiserver_fake.validation.pod.resources import is_native, name_of_container, resource_name
+from apiserver_fake.registry.admission.limit_ranger import LIMIT_RANGES
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.registry.validation.formats import (
+    QUANTITY_TEXT,
+    Cause,
+    Causes,
+    forbidden,
+    invalid,
+    qualified_name,
+    required,
+)
+from apiserver_fake.registry.validation.pod.resources import is_native, name_of_container, resource_name
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
 from services.api.meta import Document
 from services.api.quantity import canonical, milli

@@ -6,8 +6,8 @@ The texts are upstream's (`pkg/apis/networking/validation`). An Ingress that nam
 
 import re
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.addresses import (
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.addresses import (
     canonical_address,
     canonical_network,
     network,
@@ -15,8 +15,8 @@ from apiserver_fake.validation.addresses import (
     parsed_network,
     version_of,
 )
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
     Cause,
     Causes,

@@ -1,9 +1,9 @@
 """RuntimeClasses (node.k8s.io/v1, KEP-585). The texts are upstream's (`pkg/apis/node/validation`)."""
 
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Struct, quantities
-from apiserver_fake.validation.formats import label, labels
-from apiserver_fake.validation.pod.placement import TOLERATION
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.fields import Field, Struct, quantities
+from apiserver_fake.registry.validation.formats import label, labels
+from apiserver_fake.registry.validation.pod.placement import TOLERATION
 
 FIELDS = Struct(
     Field("handler", missing="", form=label, is_immutable=True),

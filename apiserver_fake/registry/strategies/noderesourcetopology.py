@@ -1,8 +1,8 @@
 """NodeResourceTopologies: each zone once, amounts that can be read."""
 
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import Causes, invalid
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.registry.validation.formats import Causes, invalid
 from services.api.meta import Document
 from services.api.quantity import amount
 

@@ -6,21 +6,27 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 
 import contextlib
 
-from apiserver_fake.admission import limit_ranger
-from apiserver_fake.admission.declared_features import check_pod_update
-from apiserver_fake.admission.priority import set_priority
-from apiserver_fake.admission.runtime_class import set_runtime_class
-from apiserver_fake.admission.service_account import with_account
-from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, invalid, metadata, unsupported
-from apiserver_fake.validation.pod import defaults
-from apiserver_fake.validation.pod.annotations import check_annotations, check_annotations_update
-from apiserver_fake.validation.pod.container import without_own_policies
-from apiserver_fake.validation.pod.placement import with_label_keys
-from apiserver_fake.validation.pod.spec import POD_SPEC, check_new_pod, check_pod
-from apiserver_fake.validation.pod.status import STATUS, check_status
-from apiserver_fake.validation.pod.update import check_update
+from apiserver_fake.registry.admission import limit_ranger
+from apiserver_fake.registry.admission.declared_features import check_pod_update
+from apiserver_fake.registry.admission.priority import set_priority
+from apiserver_fake.registry.admission.runtime_class import set_runtime_class
+from apiserver_fake.registry.admission.service_account import with_account
+from apiserver_fake.registry.strategy import (
+    DeleteOptions,
+    Strategy,
+    WriteContext,
+    delete_now_or_mark,
+    keep_all_but_status,
+)
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import Cause, invalid, metadata, unsupported
+from apiserver_fake.registry.validation.pod import defaults
+from apiserver_fake.registry.validation.pod.annotations import check_annotations, check_annotations_update
+from apiserver_fake.registry.validation.pod.container import without_own_policies
+from apiserver_fake.registry.validation.pod.placement import with_label_keys
+from apiserver_fake.registry.validation.pod.spec import POD_SPEC, check_new_pod, check_pod
+from apiserver_fake.registry.validation.pod.status import STATUS, check_status
+from apiserver_fake.registry.validation.pod.update import check_update
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.times import format_time

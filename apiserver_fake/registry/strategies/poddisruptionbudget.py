@@ -1,9 +1,9 @@
 """Disruption budgets: one bound, not both; the status belongs to the disruption controller."""
 
-from apiserver_fake.strategy import declared
-from apiserver_fake.validation.conditions import CONDITION
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector, path_segment
+from apiserver_fake.registry.strategy import declared
+from apiserver_fake.registry.validation.conditions import CONDITION
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import Causes, at_most_all, invalid, label_selector, path_segment
 from services.api.meta import Document
 
 BOUNDS = ("minAvailable", "maxUnavailable")

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.rbac.policy import (
+from apiserver_fake.registry.errors import forbidden as refused
+from apiserver_fake.registry.policy import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     GROUP,
@@ -23,9 +23,9 @@ from apiserver_fake.rbac.policy import (
     escalation_text,
     missing_rights,
 )
-from apiserver_fake.strategy import Strategy, WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import Strategy, WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import (
     Cause,
     Causes,
     invalid,

@@ -1,10 +1,10 @@
 """ReplicationControllers and PodTemplates (core/v1). The texts are upstream's (`pkg/apis/core/validation`)."""
 
 from apiserver_fake.registry.strategies.apps import REPLICA_SET_STATUS
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, invalid, labels, required
-from apiserver_fake.validation.pod.spec import always_restarts, pod_template
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import Causes, invalid, labels, required
+from apiserver_fake.registry.validation.pod.spec import always_restarts, pod_template
 from services.api.meta import Document
 
 COUNTERS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")

@@ -5,10 +5,10 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateReso
 
 from typing import Any
 
-from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import IMMUTABLE, Causes, invalid, quantity, required
-from apiserver_fake.validation.pod.resources import resource_name
+from apiserver_fake.registry.strategy import WriteContext, declared
+from apiserver_fake.registry.validation.fields import Field, Report, Struct
+from apiserver_fake.registry.validation.formats import IMMUTABLE, Causes, invalid, quantity, required
+from apiserver_fake.registry.validation.pod.resources import resource_name
 from services.api import quotas
 from services.api.meta import Document
 

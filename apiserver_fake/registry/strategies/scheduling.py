@@ -6,14 +6,14 @@ added or removed later; its controller reference is set once. Claims of a group,
 `reserved_for.mode=kep5729` alone. Source: KEP-4671, KEP-5710, KEP-5729; kep-5194 12.
 """
 
-from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
-from apiserver_fake.errors import forbidden as refused
+from apiserver_fake.registry.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
+from apiserver_fake.registry.errors import forbidden as refused
 from apiserver_fake.registry.gated_fields import POD_GROUPS, WORKLOADS, drop_disabled
-from apiserver_fake.strategy import WriteContext, declared, drop_status, keep_all_but_status
-from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
-from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
-from apiserver_fake.validation.pod.claims import SOURCES, made_claims
-from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
+from apiserver_fake.registry.strategy import WriteContext, declared, drop_status, keep_all_but_status
+from apiserver_fake.registry.validation.fields import Check, Field, Report, Struct, one_of, unique
+from apiserver_fake.registry.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.registry.validation.pod.claims import SOURCES, made_claims
+from apiserver_fake.registry.validation.pod.spec import PREEMPTION_POLICIES
 from services.api.errors import NotFound
 from services.api.kinds.workload import TEMPLATES_MAX
 from services.api.meta import Document

@@ -7,10 +7,10 @@ one after the other, node ports by chance from the upper band of 30000-32767 (KE
 from collections.abc import Iterable
 from ipaddress import ip_network
 
-from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
-from apiserver_fake.validation.addresses import network, ordinary, parsed, version_of
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
+from apiserver_fake.registry.validation.addresses import network, ordinary, parsed, version_of
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.registry.validation.formats import (
     Causes,
     address,
     duplicate,
@@ -24,7 +24,7 @@ from apiserver_fake.validation.formats import (
     subdomain,
     unsupported,
 )
-from apiserver_fake.validation.formats import port as a_port
+from apiserver_fake.registry.validation.formats import port as a_port
 from services.api.meta import Document
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

@@ -6,11 +6,11 @@ said of itself stays, but for how much it can attach. A CSIStorageCapacity is of
 for good; only the amounts change. A VolumeAttachment's spec never changes; its status is the attacher's.
 """
 
-from apiserver_fake.admission.limit_ranger import check_claim
-from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
-from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
-from apiserver_fake.validation.formats import (
+from apiserver_fake.registry.admission.limit_ranger import check_claim
+from apiserver_fake.registry.errors import forbidden as refused
+from apiserver_fake.registry.strategy import WriteContext, declared, keep_all_but_status
+from apiserver_fake.registry.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
+from apiserver_fake.registry.validation.formats import (
     IMMUTABLE,
     Cause,
     Causes,
@@ -25,9 +25,9 @@ from apiserver_fake.validation.formats import (
     too_long,
     unsupported,
 )
-from apiserver_fake.validation.persistentvolume import SOURCES, VOLUME_SPEC
-from apiserver_fake.validation.pod.volumes import driver_name
-from apiserver_fake.validation.volumeclaim import CLAIM_SPEC
+from apiserver_fake.registry.validation.persistentvolume import SOURCES, VOLUME_SPEC
+from apiserver_fake.registry.validation.pod.volumes import driver_name
+from apiserver_fake.registry.validation.volumeclaim import CLAIM_SPEC
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION
 from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER
 from services.api.kinds.storageclass import IMMEDIATE, IS_DEFAULT, WAIT_FOR_FIRST_CONSUMER

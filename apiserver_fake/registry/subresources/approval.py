@@ -3,11 +3,11 @@
 Source: upstream `pkg/registry/certificates/certificates/strategy.go`.
 """
 
-from apiserver_fake.admission.certificates import check_approver
-from apiserver_fake.errors import qualified_kind
+from apiserver_fake.registry.admission.certificates import check_approver
+from apiserver_fake.registry.errors import qualified_kind
 from apiserver_fake.registry.status_metadata import metadata_causes, with_written, written
 from apiserver_fake.registry.strategies.certificates import check_conditions, conditions_of, removed_conditions, stamped
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.kinds.certificatesigningrequest import REQUESTS
 from services.api.meta import Document

@@ -5,10 +5,10 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 `status.bindingAdditions`, so that an unbind takes exactly that away.
 """
 
-from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT
+from apiserver_fake.registry.errors import MODIFIED_TEXT, RECREATED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.formats import Cause, required, subdomain, unsupported
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.registry.validation.formats import Cause, required, subdomain, unsupported
 from services.api.errors import BadRequest, Conflict, invalid
 from services.api.meta import Document
 from services.api.times import parse_time

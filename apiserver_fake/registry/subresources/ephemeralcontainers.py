@@ -3,11 +3,11 @@
 It is read and written as the whole pod; only `spec.ephemeralContainers` is taken, and only additions to it.
 """
 
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.fields import Report
-from apiserver_fake.validation.formats import Cause, forbidden
-from apiserver_fake.validation.pod.spec import POD_SPEC, check_pod
-from apiserver_fake.validation.pod.update import difference
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.registry.validation.fields import Report
+from apiserver_fake.registry.validation.formats import Cause, forbidden
+from apiserver_fake.registry.validation.pod.spec import POD_SPEC, check_pod
+from apiserver_fake.registry.validation.pod.update import difference
 from services.api.errors import invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document

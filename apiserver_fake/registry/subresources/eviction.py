@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from apiserver_fake.errors import MODIFIED_TEXT
+from apiserver_fake.registry.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
+from apiserver_fake.registry.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.registry.subresources.binding import SUCCESS, conflict
-from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import selects
+from apiserver_fake.registry.validation.formats import selects
 from services.api.errors import ApiError, BadRequest, Forbidden, TooManyRequests
 from services.api.meta import Document
 from services.api.times import format_time

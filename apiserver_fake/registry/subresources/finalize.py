@@ -3,10 +3,10 @@
 Source: controllers 11; upstream `pkg/registry/core/namespace/strategy.go`.
 """
 
-from apiserver_fake.errors import qualified_kind
+from apiserver_fake.registry.errors import qualified_kind
 from apiserver_fake.registry.status_metadata import ALL, metadata_causes, with_written
 from apiserver_fake.registry.strategies.core import is_done
-from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
+from apiserver_fake.registry.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
 from services.api.errors import BadRequest, invalid
 from services.api.meta import Document
 

@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from apiserver_fake.admission import limit_ranger
-from apiserver_fake.admission.declared_features import check_pod_update
-from apiserver_fake.errors import forbidden
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.fields import Report
-from apiserver_fake.validation.pod.update import check_resize, resized_spec
+from apiserver_fake.registry.admission import limit_ranger
+from apiserver_fake.registry.admission.declared_features import check_pod_update
+from apiserver_fake.registry.errors import forbidden
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.registry.validation.fields import Report
+from apiserver_fake.registry.validation.pod.update import check_resize, resized_spec
 from services.api.errors import invalid
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

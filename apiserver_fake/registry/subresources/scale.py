@@ -2,8 +2,8 @@
 
 import msgspec
 
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.formats import quoted
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.registry.validation.formats import quoted
 from services.api.errors import BadRequest, invalid
 from services.api.meta import Document, LabelSelector
 from services.api.selectors import selector_text

@@ -4,10 +4,10 @@ Ownership and the fence against a status of an earlier binding are decided on wh
 before the other fields are put back: a node that tries to change a label is refused, not ignored.
 """
 
-from apiserver_fake.authorization.authorizer import admit
-from apiserver_fake.errors import qualified_kind
+from apiserver_fake.registry.authorization.authorizer import admit
+from apiserver_fake.registry.errors import qualified_kind
 from apiserver_fake.registry.status_metadata import metadata_causes, with_written, written
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.meta import Document
 

@@ -2,12 +2,12 @@
 (KEP-1205, KEP-4193). Source: upstream `pkg/registry/core/serviceaccount/storage/token.go`.
 """
 
-from apiserver_fake.accounts.tokens import Bound
-from apiserver_fake.errors import RECREATED_TEXT, no_such_path
-from apiserver_fake.rbac.policy import Attributes
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import Cause, quoted
-from apiserver_fake.validation.formats import invalid as invalid_value
+from apiserver_fake.registry.accounts import Bound
+from apiserver_fake.registry.errors import RECREATED_TEXT, no_such_path
+from apiserver_fake.registry.policy import Attributes
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.registry.validation.formats import Cause, quoted
+from apiserver_fake.registry.validation.formats import invalid as invalid_value
 from services.api.errors import BadRequest, Conflict, Forbidden, NotFound, invalid
 from services.api.meta import Document
 from services.api.times import format_time

@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake.errors import MODIFIED_TEXT, no_such_path
+from apiserver_fake.registry.errors import MODIFIED_TEXT, no_such_path
 from apiserver_fake.registry.strategies.pod import transition
+from apiserver_fake.registry.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.registry.subresources.binding import conflict
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.formats import Cause, plain_text, required
-from apiserver_fake.validation.formats import invalid as wrong
+from apiserver_fake.registry.validation.formats import Cause, plain_text, required
+from apiserver_fake.registry.validation.formats import invalid as wrong
 from services.api.errors import Forbidden, Invalid, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake.schema.schemas import Shape, shape_of
+from apiserver_fake.registry.schema.schemas import Shape, shape_of
 from services.api.meta import Document
 
 

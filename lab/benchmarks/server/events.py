@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from lab.benchmarks.running_mesh import rss_mib

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from apiserver_fake.validation.pod import defaults as pod_defaults
-from apiserver_fake.validation.pod.spec import POD_SPEC
+from apiserver_fake.registry.validation.pod import defaults as pod_defaults
+from apiserver_fake.registry.validation.pod.spec import POD_SPEC
 from lab.benchmarks.workloads import templates
 from lab.benchmarks.workloads.ops import CreateDevices, CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
 from services.api.meta import Document

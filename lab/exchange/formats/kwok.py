@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import yaml
 
-from apiserver_fake.schema.schemas import ANYTHING, shape_of
+from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.exchange.format import Edit, Format, Reading, Rename, Writer
 from lab.exchange.patches import strategic_diff, without_key
 from lab.exchange.reading import Piece, Source, checked_object, document_of, yaml_pieces

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
+from apiserver_fake.registry.schema.schemas import ANYTHING, Shape, shape_of
 from services.api.resources import resources
 from services.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, ObjectOf, Select
 from services.telemetry.eventlog import Line

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_fake.schema.schemas import Mistyped, conform, shape_of
+from apiserver_fake.registry.schema.schemas import Mistyped, conform, shape_of
 from lab.scenarios.script.value_types import suggestion
 from services.api.documents import yaml_text
 from services.api.errors import BadRequest

@@ -8,9 +8,9 @@ A driver is `NAME:DEVICES`, or a file beside the scenario as `keplab dra-driver 
 from collections.abc import Mapping
 from pathlib import Path
 
-from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
-from apiserver_fake.validation.devices.slices import SLICE_SPEC
-from apiserver_fake.validation.fields import Report
+from apiserver_fake.registry.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.registry.validation.devices.slices import SLICE_SPEC
+from apiserver_fake.registry.validation.fields import Report
 from kubelet.dra.emulated.definition import NODE_NAME, DriverDefinition, read_definition
 from kubelet.dra.emulated.files import API_VERSION, SUFFIXES, read_drivers
 from lab.scenarios.script.blocks import located

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from apiserver_fake.schema.schemas import ANYTHING, shape_of
+from apiserver_fake.registry.schema.schemas import ANYTHING, shape_of
 from lab.scenarios.script.declaration import Argument, Declaration
 from lab.scenarios.script.value_types import parse_duration, suggestion, words_of
 from services.api.meta import Document, Resource

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.extensions.register import ALL
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.storage.writer import refusal
 from apiserver_fake.wiring import build
@@ -134,8 +135,8 @@ class Machine:
         self.disk, self.random = MemoryDisk(), random.Random(1)
 
     @asynccontextmanager
-    async def cluster(self, **switches):
-        """Run a server; it is killed without warning at the end."""
+    async def cluster(self, extensions=ALL, **switches):
+        """Run a server with these extensions; it is killed without warning at the end."""
         clock = LoopClock()
         seams = Seams(
             component="apiserver",
@@ -147,7 +148,9 @@ class Machine:
             tracer=Tracer("apiserver", clock=clock, random=self.random, sinks=(MemorySpans(),)),
             switches=Switches(switches),
         )
-        component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True), seams)
+        component = build(
+            ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True), seams, extensions
+        )
         task = asyncio.create_task(component.run())
         ready = asyncio.create_task(component.server.wait_until_ready())
         await asyncio.wait([task, ready], return_when=asyncio.FIRST_COMPLETED)

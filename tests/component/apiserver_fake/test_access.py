@@ -876,7 +876,7 @@ def forged(c, token):
 
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    from apiserver_fake.accounts.jwt import SigningKey
+    from apiserver_fake.extensions.accounts.jwt import SigningKey
 
     def text(value):
         data = value if isinstance(value, bytes) else json.dumps(value).encode()

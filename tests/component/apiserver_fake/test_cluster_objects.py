@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.registry.cluster_objects import standing_objects
+from apiserver_fake.registry.controlplane.cluster_objects import standing_objects
 from apiserver_fake.wiring import build
 from services.api.identity import ADMIN
 from services.api.seams import Seams

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from apiserver_fake.customresources import webhooks
-from apiserver_fake.customresources.webhooks import WebhookConverter
-from apiserver_fake.service_addresses import address_of
+from apiserver_fake.extensions.customresources import webhooks
+from apiserver_fake.extensions.customresources.webhooks import WebhookConverter
+from apiserver_fake.registry.controlplane.service_addresses import address_of
 from apiserver_fake.storage.records import record_of
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError

@@ -12,7 +12,7 @@ import pytest
 
 from apiserver_fake import wiring
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.server_endpoints import LEASES, SLICES, ServerEndpoints
+from apiserver_fake.registry.controlplane.server_endpoints import LEASES, SLICES, ServerEndpoints
 from apiserver_fake.storage.etcd.commits import OWN
 from apiserver_fake.storage.etcd.journal import EtcdJournal
 from lab.scenarios.simulation import simloop

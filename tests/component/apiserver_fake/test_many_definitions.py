@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from apiserver_fake.aggregated.registration import ApiServiceController
-from apiserver_fake.customresources.definition_index import DefinitionIndex
+from apiserver_fake.extensions.aggregated.registration import ApiServiceController
+from apiserver_fake.extensions.customresources.definition_index import DefinitionIndex
 from apiserver_fake.rest import discovery, openapi
 from lab.scenarios.simulation import simloop
 from services.api.identity import ADMIN
@@ -41,7 +41,7 @@ def numbered(number):
 
 def controller_of(server):
     return ApiServiceController(
-        server.store, server.api_for(ADMIN), server._clock, frozenset(), server.definitions, lambda *_: False
+        server.store, server.api_for(ADMIN), server._clock, frozenset(), server.definitions().index, lambda *_: False
     )
 
 

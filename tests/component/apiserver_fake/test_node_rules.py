@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.registry.authorization.node import NODE_TEXT
 from apiserver_fake.wiring import build
 from lab.scenarios.simulation import simloop
 from services.api.errors import ApiError

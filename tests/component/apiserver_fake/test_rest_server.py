@@ -9,9 +9,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from apiserver_fake.admission.attributes import Connection
-from apiserver_fake.authorization.access import Access
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.admission.attributes import Connection
+from apiserver_fake.registry.authorization.access import Access
 from apiserver_fake.rest.server import STREAMED_ABOVE, RestSettings, serve
 from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
@@ -72,7 +72,7 @@ class AServer:
     fairness = None
     writer = SimpleNamespace(read_only=None)
     store = SimpleNamespace(rv=7)
-    catalogue = Catalogue()
+    catalogue = whole_catalogue()
     access = Access()
 
     def __init__(self, api):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.registry.controlplane.event_expiry import EventExpiry
 from apiserver_fake.server import EVENTS_SWEEP_S
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build

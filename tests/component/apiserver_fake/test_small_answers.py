@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from multidict import MultiDict
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import discovery, paths
 from apiserver_fake.rest.swagger import document
 from services.api.errors import ApiError
@@ -141,7 +141,7 @@ def test_a_kind_that_takes_any_field_is_published_in_version_2_as_an_object():
 
 def sent_by(verb, manager):
     rest = ["namespaces", "n", "pods", *([] if verb == "create" else ["p"])]
-    route = paths.parse(Catalogue(), "", "v1", rest)
+    route = paths.parse(whole_catalogue(), "", "v1", rest)
     return paths.to_request(verb, route, paths.Parameters(MultiDict(fieldManager=manager)), body=b"{}")
 
 

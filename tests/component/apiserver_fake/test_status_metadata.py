@@ -5,12 +5,12 @@ import asyncio
 
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.status_metadata import ALL, NONE, STATUS_METADATA
 from tests.component.apiserver_fake.custom_resources import CRONTABS, Machine, a_crontab, a_definition
 from tests.fuzz.target import valid_objects
 
-KINDS = sorted(name for name, each in Catalogue().resources.items() if "status" in each.subresources)
+KINDS = sorted(name for name, each in whole_catalogue().resources.items() if "status" in each.subresources)
 NOTES = {
     "labels": {"noted": "label"},
     "annotations": {"noted": "annotation"},

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.storage.backlog import SMALL, Events
-from apiserver_fake.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY
+from apiserver_fake.storage.watch_starts import AT_ONCE, AT_ONCE_PER_IDENTITY
 from lab.scenarios.simulation import simloop
 from services.api.errors import Forbidden
 from services.api.identity import ANONYMOUS, Identity

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from apiserver_fake.conversion.conversion import Conversion
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.sessions import Unconverted
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from apiserver_fake.sessions import Unconverted
 from services.api.identity import ADMIN
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.wire import Request, WatchRequest

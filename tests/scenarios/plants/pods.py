@@ -1,7 +1,7 @@
 """Planted bugs in what becomes of one pod: its node, its phase, its deletion, its name (I1, I2, I21, I22, I23, I32)."""
 
-import apiserver_fake.authorization.node as node_authorization
-from apiserver_fake import strategy
+import apiserver_fake.registry.authorization.node as node_authorization
+from apiserver_fake.registry import strategy
 from apiserver_fake.registry.strategies import pod
 from apiserver_fake.registry.subresources import binding
 from kubelet.pod.table import PodTable

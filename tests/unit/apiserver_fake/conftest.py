@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 from typing import Any
 
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.authorizer import admit, authorize
-from apiserver_fake.errors import not_found
+from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.authorization.authorizer import admit, authorize
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.errors import not_found
 from apiserver_fake.registry.gated_fields import drop_disabled
-from apiserver_fake.strategy import ServerMemory, SubresourceResult, WriteContext, strategy_for, subresource
-from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause
+from apiserver_fake.registry.strategy import ServerMemory, Strategy, SubresourceResult, WriteContext, subresource
+from apiserver_fake.registry.switches import ApiServerSwitches
+from apiserver_fake.registry.validation.formats import Cause
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources
 from services.api.switches import Switches
 from services.api.wire import Request
+
+
+@functools.cache
+def _catalogue() -> Catalogue:
+    return whole_catalogue()
+
+
+def strategy_of(resource: str) -> Strategy:
+    """Return the rules of a kind, as a server with all extensions has them."""
+    return _catalogue().kind(resource).strategy if resource in resources() else Strategy()
 
 
 class World:
@@ -78,7 +91,7 @@ class World:
             self.list,
             self.memory,
             self.labels,
-            strategy_for(request.resource),
+            strategy_of(request.resource),
         )
 
     def create(self, resource: str, document: Document, identity: Identity = ADMIN, **request: Any) -> Document:
@@ -94,7 +107,7 @@ class World:
             verb="create", resource=resource, namespace=new["metadata"].get("namespace", "default"), **request
         )
         ctx = self.ctx(identity, call)
-        strategy = strategy_for(resource)
+        strategy = strategy_of(resource)
         drop_disabled(resource, None, new, ctx)
         strategy.prepare_create(new, ctx)
         admit(identity, call, None, new, ctx)
@@ -106,7 +119,7 @@ class World:
         before, new = copy.deepcopy(old), {**new}
         call = Request(verb="update", resource=resource, namespace="default", name=old["metadata"]["name"])
         ctx = self.ctx(identity, call)
-        strategy = strategy_for(resource)
+        strategy = strategy_of(resource)
         drop_disabled(resource, old, new, ctx)
         strategy.prepare_update(old, new, ctx)
         admit(identity, call, old, new, ctx)

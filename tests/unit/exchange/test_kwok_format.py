@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from apiserver_fake.patch.patch import strategic_merge_patch
-from apiserver_fake.schema.schemas import shape_of
+from apiserver_fake.registry.patch.patch import strategic_merge_patch
+from apiserver_fake.registry.schema.schemas import shape_of
 from lab.exchange.format import Reading, format_of, open_stream
 from lab.exchange.patches import strategic_diff
 from lab.exchange.reading import Source

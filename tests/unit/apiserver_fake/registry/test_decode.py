@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apiserver_fake.decode import decode, decode_object
+from apiserver_fake.registry.decode import decode, decode_object
 from services.api.errors import BadRequest, RequestEntityTooLarge
 
 

@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.write import Limits
@@ -37,7 +37,7 @@ class World:
         self.random = chooser or random.Random(1)
         self.registry = Registry(
             self.store,
-            Catalogue(),
+            whole_catalogue(),
             clock=self.clock,
             random=self.random,
             switches=Switches(),

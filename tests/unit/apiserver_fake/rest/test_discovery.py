@@ -1,11 +1,11 @@
 import msgspec
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import discovery
 from services.api.release import KUBERNETES
 from services.api.resources import resources
 
-CATALOGUE = Catalogue()
+CATALOGUE = whole_catalogue()
 
 
 def plain(path):

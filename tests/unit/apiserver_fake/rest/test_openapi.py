@@ -1,11 +1,11 @@
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import discovery, openapi
 from services.api.resources import resources
 
-CATALOGUE = Catalogue()
+CATALOGUE = whole_catalogue()
 
 
 def document(group, version):

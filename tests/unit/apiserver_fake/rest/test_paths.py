@@ -2,11 +2,11 @@ import msgspec
 import pytest
 from multidict import MultiDict
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest.paths import Parameters, is_watch, parse, split, to_request, verb_of, watch_request
 from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 
-CATALOGUE = Catalogue()
+CATALOGUE = whole_catalogue()
 
 
 def route(path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest.encoding import complete, type_of
 from apiserver_fake.rest.protobuf import NotAcceptable, decode, encode, wire
 from services.api.metrics.apis import COMPUTED
@@ -13,7 +13,7 @@ WITHOUT = frozenset(
 )  # fmt: skip
 SERVED = [
     each.resource
-    for plurals in Catalogue().served.values()
+    for plurals in whole_catalogue().served.values()
     for each in plurals.values()
     if each.resource.name not in COMPUTED
 ]

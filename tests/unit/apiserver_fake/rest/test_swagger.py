@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import openapi, swagger
 from apiserver_fake.rest.protobuf import wire
 from services.api.metrics.apis import COMPUTED
@@ -14,7 +14,7 @@ QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 @pytest.fixture(scope="module")
 def catalogue():
-    return Catalogue()
+    return whole_catalogue()
 
 
 @pytest.fixture(scope="module")

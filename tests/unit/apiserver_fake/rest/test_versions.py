@@ -5,13 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
-from apiserver_fake.catalogue import Catalogue, Kind
-from apiserver_fake.conversion.conversion import Conversion
-from apiserver_fake.conversion.served_version import ServedVersion
+from apiserver_fake.extensions.register import whole_catalogue
+from apiserver_fake.registry.catalogue import Kind
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.schema.schemas import ANYTHING
+from apiserver_fake.registry.served_version import ServedVersion
+from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.rest import discovery, paths
 from apiserver_fake.rest.versions import versioned
-from apiserver_fake.schema.schemas import ANYTHING
-from apiserver_fake.strategy import Strategy
 from services.api.meta import Resource
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
@@ -28,7 +29,7 @@ def from_stored(documents):
 
 
 SERVED = ServedVersion(OLD, STORED.name, ANYTHING, Conversion(to_stored), Conversion(from_stored))
-WIDGETS = Kind(STORED, Strategy(), ANYTHING, (ServedVersion(STORED, STORED.name, ANYTHING), SERVED))
+WIDGETS = Kind(STORED, ANYTHING, Strategy, lambda: (ServedVersion(STORED, STORED.name, ANYTHING), SERVED))
 
 
 class AnApi:
@@ -93,7 +94,7 @@ def test_events_are_converted_but_errors_are_not():
 
 
 def test_defining_a_kind_changes_what_is_served_and_undefining_it_changes_it_back():
-    catalogue = Catalogue()
+    catalogue = whole_catalogue()
     before = discovery.document_at(catalogue, "apis").body
 
     catalogue.define([WIDGETS])
@@ -106,9 +107,9 @@ def test_defining_a_kind_changes_what_is_served_and_undefining_it_changes_it_bac
 
 
 def test_no_object_takes_the_place_of_a_kind_that_is_built_in():
-    catalogue = Catalogue()
+    catalogue = whole_catalogue()
     pods = catalogue.kind("pods")
 
-    catalogue.define([Kind(pods.resource, Strategy(), ANYTHING, ())])
+    catalogue.define([Kind(pods.resource, ANYTHING, Strategy, tuple)])
 
     assert catalogue.kind("pods") is pods

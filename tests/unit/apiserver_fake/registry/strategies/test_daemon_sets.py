@@ -2,8 +2,8 @@
 
 import pytest
 
+from apiserver_fake.registry.strategy import strategy_for
 from apiserver_fake.rest import tables
-from apiserver_fake.strategy import strategy_for
 from services.api.resources import resources
 
 NUMBER = "deprecated.daemonset.template.generation"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_fake.authorization.authorizer import admit
-from apiserver_fake.strategy import strategy_for
+from apiserver_fake.registry.authorization.authorizer import admit
+from apiserver_fake.registry.strategy import strategy_for
 from services.api.identity import SCHEDULER, Identity
 from services.api.kinds.deviceclass import CLASSES
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_fake.validation.formats import NAME_PART_TEXT
+from apiserver_fake.registry.validation.formats import NAME_PART_TEXT
 from services.api.kinds.resourceslice import SLICES
 
 POOL = {"name": "p", "generation": 1, "resourceSliceCount": 1}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_fake.authorization import authorizer
-from apiserver_fake.strategy import strategy_for
+from apiserver_fake.registry.authorization import authorizer
+from apiserver_fake.registry.strategy import strategy_for
 from services.api.errors import Forbidden
 from services.api.identity import ADMIN, SCHEDULER, Identity, driver_identity, node_identity
 from services.api.kinds.resourceclaim import ADMIN_NAMESPACE_LABEL, CLAIMS

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
+from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.strategies.certificates import USAGES as USAGE_NAMES
-from apiserver_fake.strategy import strategy_for
-from apiserver_fake.validation.formats import CONFIG_KEY_TEXT, IP_TEXT, LABEL_TEXT, NAME_PART_TEXT, SUBDOMAIN_TEXT
+from apiserver_fake.registry.strategy import strategy_for
+from apiserver_fake.registry.validation.formats import (
+    CONFIG_KEY_TEXT,
+    IP_TEXT,
+    LABEL_TEXT,
+    NAME_PART_TEXT,
+    SUBDOMAIN_TEXT,
+)
 from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
@@ -859,7 +866,7 @@ STATUSES = [
 @pytest.mark.parametrize(("resource", "document", "status", "found"), STATUSES)
 def test_what_a_status_may_not_say_is_named(world, resource, document, status, found):
     stored = world.create(resource, document)
-    strategy, new = strategy_for(resource), {**stored, "status": status}
+    strategy, new = whole_catalogue().kind(resource).strategy, {**stored, "status": status}
     ctx = world.ctx(None, Request(verb="update", resource=resource, subresource="status"))
     strategy.prepare_status(stored, new, ctx)
     assert said(strategy.validate_status(stored, new, ctx)) == found

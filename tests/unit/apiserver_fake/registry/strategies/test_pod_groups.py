@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_fake.strategy import strategy_for
+from apiserver_fake.registry.strategy import strategy_for
 from services.api.errors import Forbidden, NotFound
 from services.api.identity import ADMIN
 from services.api.wire import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_fake.strategy import strategy_for
+from apiserver_fake.registry.strategy import strategy_for
 from services.api.identity import SCHEDULER
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.wire import Request

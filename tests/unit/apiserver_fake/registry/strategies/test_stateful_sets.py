@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.strategy import strategy_for
+from apiserver_fake.registry.strategy import strategy_for
 from services.api.printing import cells
 from services.api.resources import resources
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.registry.authorization.authorizer import admit
+from apiserver_fake.registry.strategy import strategy_for
 from apiserver_fake.rest import tables
-from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden
 from services.api.identity import ADMIN, SCHEDULER, controller_identity, node_identity
 from services.api.kinds.persistentvolume import PersistentVolume

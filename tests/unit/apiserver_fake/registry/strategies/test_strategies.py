@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_fake.strategy import DeleteOptions, strategy_for
+from apiserver_fake.registry.strategy import DeleteOptions, strategy_for
 from services.api.errors import ApiError, BadRequest, Invalid
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request

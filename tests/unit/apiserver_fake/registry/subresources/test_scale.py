@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_fake.strategy import subresource
+from apiserver_fake.registry.strategy import subresource
 from services.api.errors import ApiError
 from services.api.identity import ADMIN, controller_identity
 

@@ -1,1 +1,0 @@
-"""Admission plugins: what a namespace or a node allows of a write that is valid in itself."""

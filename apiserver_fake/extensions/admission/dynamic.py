@@ -1,0 +1,226 @@
+"""Admission that objects configure: webhooks and policies, in upstream's order, for one write at a time. Pure.
+
+Policies that mutate, then webhooks that mutate, then once more those of both that want to see what came after them; the
+kind's own rules; policies that validate, then webhooks that validate. Policies are compiled when they are stored, and
+evaluated in the commit; of webhooks the commit only takes what they answered before (`webhooks.Session`).
+
+A write that no configuration is about costs a look into a table; without any configuration there is no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.extensions.admission.mutating_policies import Mutating, mutate, mutating
+from apiserver_fake.extensions.admission.policies import Binding, Hook, Policy, World, bound, compiled
+from apiserver_fake.extensions.admission.type_checking import status_of
+from apiserver_fake.extensions.admission.validating_policies import Validating, denial, examine, validating
+from apiserver_fake.extensions.admission.webhooks import Webhook, webhooks_of
+from apiserver_fake.registry.admission.attributes import (
+    EXEMPT,
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_WEBHOOKS,
+    Answer,
+    Attributes,
+    Calls,
+    Complete,
+    Key,
+    Pending,
+    Surroundings,
+)
+from apiserver_fake.registry.catalogue import Catalogue
+from apiserver_fake.registry.sessions import Session
+from apiserver_fake.storage.records import Record, Selection
+from apiserver_fake.storage.store import Store
+from services.api.meta import Document, Resource
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What is configured for one operation on one resource, as far as that alone decides."""
+
+    catalogue: Catalogue
+    mutating_policies: tuple[Hook[Mutating], ...]
+    mutating_webhooks: tuple[Webhook, ...]
+    validating_policies: tuple[Hook[Validating], ...]
+    validating_webhooks: tuple[Webhook, ...]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.mutating_policies or self.validating_policies or self.calls)
+
+    @property
+    def calls(self) -> bool:
+        """Whether a webhook may have to be called."""
+        return bool(self.mutating_webhooks or self.validating_webhooks)
+
+    def admitting(self, surroundings: Surroundings, session: Session | None) -> Admitting:
+        """Return the way of one write through all of it."""
+        return Admitting(self, World(self.catalogue, surroundings), session)
+
+
+class DynamicAdmission:
+    """What is configured, compiled; `refresh` reads it anew. `is_active`: whether there is anything at all."""
+
+    def __init__(self, store: Store, catalogue: Catalogue, calls: Calls) -> None:
+        self._store, self._catalogue, self._calls = store, catalogue, calls
+        self._known: dict[tuple[str, str], tuple[Record, Any]] = {}
+        self._nothing = self._all = Configured(catalogue, (), (), (), ())
+        self.is_active = False
+
+    def refresh(self) -> None:
+        """Read what is stored; what did not change is not compiled again."""
+        known: dict[tuple[str, str], tuple[Record, Any]] = {}
+
+        def read(resource: str, make: Callable[[Document], Any]) -> list[Any]:
+            found = []
+            for record in self._store.select(resource, Selection()).records:
+                place = (resource, record.name)
+                before = self._known.get(place)
+                if before is None or before[0] is not record:
+                    before = (record, make(msgspec.json.decode(record.body)))
+                known[place] = before
+                found.append(before[1])
+            return found
+
+        self._all = Configured(
+            self._catalogue,
+            _hooks(read(MUTATING_POLICIES, lambda each: compiled(each, mutating)), read(MUTATING_BINDINGS, _named)),
+            tuple(hook for each in read(MUTATING_WEBHOOKS, webhooks_of) for hook in each),
+            _hooks(
+                read(VALIDATING_POLICIES, lambda each: compiled(each, validating)), read(VALIDATING_BINDINGS, _named)
+            ),
+            tuple(hook for each in read(VALIDATING_WEBHOOKS, webhooks_of) for hook in each),
+        )
+        self._known = known
+        self._concerns.clear()
+        self.is_active = self._all.is_any
+
+    async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
+        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it."""
+        return await self._calls.answer(pending, deadline_s, traceparent)
+
+    async def close(self) -> None:
+        """End all connections to webhooks."""
+        await self._calls.close()
+
+    @property
+    def _concerns(self) -> dict[tuple[str, str, str, str], Configured]:
+        made: dict[tuple[str, str, str, str], Configured] = {}
+        return self._catalogue.once("admission", lambda: made)
+
+    def status_of(self, policy: Document) -> Document:
+        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        return status_of(policy, self._catalogue)
+
+    def concerning(
+        self, operation: str, resource: Resource, requested: Resource, subresource: str
+    ) -> Configured | None:
+        """Return what is configured for that operation, None for nothing. `requested`: in the caller's version."""
+        place = (operation, resource.name, requested.version, subresource)
+        found = self._concerns.get(place)
+        if found is None:
+            found = self._concerning(operation, resource, requested, subresource)
+            self._concerns[place] = found
+        return found if found.is_any else None
+
+    def _concerning(self, operation: str, resource: Resource, requested: Resource, subresource: str) -> Configured:
+        if resource.name in EXEMPT:
+            return self._nothing
+        versions = [each.resource for each in self._catalogue.kind(resource.name).versions]
+
+        def covers(each: Webhook | Policy[Any]) -> bool:
+            return each.match.covering(operation, requested, subresource, versions) is not None
+
+        every = self._all
+        return Configured(
+            self._catalogue,
+            tuple(each for each in every.mutating_policies if covers(each.policy)),
+            tuple(filter(covers, every.mutating_webhooks)),
+            tuple(each for each in every.validating_policies if covers(each.policy)),
+            tuple(filter(covers, every.validating_webhooks)),
+        )
+
+
+def _named(document: Document) -> tuple[str, Binding]:
+    return str((document.get("spec") or {}).get("policyName", "")), bound(document)
+
+
+def _hooks(policies: list[Policy[Any]], bindings: list[tuple[str, Binding]]) -> tuple[Hook[Any], ...]:
+    """Return the policies that are bound, in the order of their names."""
+    by_policy: dict[str, list[Binding]] = {}
+    for name, binding in bindings:
+        by_policy.setdefault(name, []).append(binding)
+    return tuple(Hook(each, tuple(by_policy[each.name])) for each in policies if each.name in by_policy)
+
+
+class Admitting:
+    """One write on its way through what is configured for it; `warnings` and `audit` collect what is said of it."""
+
+    def __init__(self, concern: Configured, world: World, session: Session | None) -> None:
+        self._concern, self._world, self._session = concern, world, session
+        self.warnings: list[str] = []
+        self.audit: dict[str, str] = {}
+
+    def mutate(self, found: Attributes, complete: Complete) -> Document | None:
+        """Return what policies and webhooks make of the object; None where there is none.
+
+        Raises: ApiError when the request is refused, Pending when webhooks were not asked yet.
+        """
+        policies = self._concern.mutating_policies if found.object is not None else ()
+        before = found.object
+        first = mutate(policies, found, self._world, complete) if policies else None
+        if first is not None:
+            found = replace(found, object=first.object)
+        asked = self._ask_mutating(found, complete, None)
+        if asked is not None:
+            found = replace(found, object=asked.object)
+        if found.object is None or found.object == before:
+            return found.object
+        # What came first may want to see what came after it: once, and only those that say so.
+        if first is not None:
+            due = first.again if first.object != found.object else first.due
+            if due:
+                found = replace(found, object=mutate(policies, found, self._world, complete, due).object)
+        if asked is not None and (again := asked.again if asked.object != found.object else asked.due):
+            once_more = self._ask_mutating(found, complete, again)
+            if once_more is not None:
+                found = replace(found, object=once_more.object)
+        return found.object
+
+    def _ask_mutating(self, found: Attributes, complete: Complete, only: frozenset[Key] | None) -> Answer | None:
+        hooks, session = self._concern.mutating_webhooks, self._session
+        if session is None or not any(each.should_be_called(found, self._world) for each in hooks):
+            return None
+        pending = Pending(hooks, found, self._world, is_mutating=True, complete=complete, only=only)
+        found_answer: Answer = session.ask(pending)
+        return self._said(found_answer)
+
+    def examine(self, found: Attributes) -> None:
+        """Return when nothing refuses the write as it will be committed. Raises: ApiError, Pending."""
+        if self._concern.validating_policies:
+            outcome = examine(self._concern.validating_policies, found, self._world)
+            self.warnings += outcome.warnings
+            self.audit |= outcome.audit
+            if (refused := denial(outcome, found)) is not None:
+                raise refused
+        hooks, session = self._concern.validating_webhooks, self._session
+        if session is None:
+            return
+        meant = tuple(each for each in hooks if each.should_be_called(found, self._world))
+        if meant:
+            self._said(session.ask(Pending(meant, found, self._world, is_mutating=False)))
+
+    def _said(self, answer: Answer) -> Answer:
+        self.warnings += answer.warnings
+        self.audit |= answer.audit
+        return answer

@@ -1,0 +1,226 @@
+"""MutatingAdmissionPolicy: expressions that change an object, as apply configurations or JSON patches. Pure.
+
+An apply configuration is merged as the object's schema says, and may not set an atomic list, map or struct, of which it
+would take away what it does not name. A JSON patch whose `test` fails changes nothing.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/mutating/dispatcher.go,
+patch/smd.go, patch/json_patch.go; KEP-3962.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from apiserver_fake.extensions.admission.expressions import (
+    OBJECT,
+    PATCH,
+    Compiled,
+    Compiler,
+    Evaluation,
+    ExpressionError,
+    MutationError,
+    plain,
+)
+from apiserver_fake.extensions.admission.policies import (
+    ConfigurationError,
+    Hook,
+    Invocation,
+    Policy,
+    World,
+    conditions_met,
+    invocations,
+    refusal,
+)
+from apiserver_fake.registry.admission.attributes import Attributes, Complete
+from apiserver_fake.registry.patch.json_patch import json_patch
+from apiserver_fake.registry.schema.schemas import ANYTHING, Shape
+from services.api.errors import ApiError
+from services.api.meta import Document
+from services.cel.types import list_of
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One expression that changes an object; `is_patch`: it yields a JSON patch."""
+
+    expression: str
+    program: Compiled
+    is_patch: bool
+
+
+@dataclass(frozen=True)
+class Mutating:
+    """The expressions of a policy that mutates."""
+
+    mutations: tuple[Mutation, ...]
+
+
+@dataclass
+class Mutated:
+    """What became of an object. `object`: the newest; `again`: evaluations to be done again if anything else changed
+    it, `due`: those that what changed since makes due."""
+
+    object: Document
+    again: dict[Key, None] = field(default_factory=dict)
+    due: dict[Key, None] = field(default_factory=dict)
+    errors: list[tuple[str, str]] = field(default_factory=list)
+
+
+def mutating(spec: Document, compiler: Compiler) -> Mutating:
+    """Return the compiled expressions of a policy's spec."""
+    found = []
+    for each in spec.get("mutations") or ():
+        is_patch = each["patchType"] == "JSONPatch"
+        expression = (each.get("jsonPatch" if is_patch else "applyConfiguration") or {}).get("expression", "")
+        wanted = list_of(PATCH) if is_patch else OBJECT
+        found.append(Mutation(expression, compiler.compiled(expression, wanted, is_mutation=True), is_patch))
+    return Mutating(tuple(found))
+
+
+def mutate(
+    hooks: Iterable[Hook[Mutating]],
+    found: Attributes,
+    world: World,
+    complete: Complete,
+    only: Container[Key] | None = None,
+) -> Mutated:
+    """Return what the policies make of a request's object. `only`: the evaluations of a reinvocation.
+
+    Raises: ApiError when a policy that does not ignore errors fails.
+    """
+    assert found.object is not None
+    result = Mutated(found.object)
+    for each in list(invocations(hooks, found, world)):
+        if only is not None and each.key not in only:
+            continue
+        if each.error:
+            _fail(result, each, each.error, "")
+            continue
+        before = result.object
+        _perform(each, replace(found, object=before), world, complete, result)
+        if result.object != before:
+            result.due |= result.again
+        if each.policy.is_reinvoked:
+            result.again[each.key] = None
+    if result.errors:
+        causes: list[Document] = [{"message": text} for text, _ in result.errors]
+        text, reason = result.errors[0]
+        refused = refusal(found, text, reason or "Forbidden", 403, causes)
+        refused.message = text
+        raise refused
+    return result
+
+
+def _fail(result: Mutated, each: Invocation[Mutating], why: str, reason: str) -> None:
+    if each.policy.ignores_errors:
+        return
+    name = each.policy.name
+    by = f"'{name}' with binding '{each.binding.name}'" if each.binding is not None else f'"{name}"'
+    result.errors.append((f"policy {by} denied request: {why}", reason))
+
+
+def _perform(each: Invocation[Mutating], found: Attributes, world: World, complete: Complete, result: Mutated) -> None:
+    policy: Policy[Mutating] = each.policy
+    try:
+        if not conditions_met(policy, world.inputs(found, each.matched, each.params)):
+            return
+    except (ConfigurationError, ExpressionError) as error:
+        _fail(result, each, str(error), "Invalid")
+        return
+    shape = world.shape_in(found, each.matched)
+    for mutation in policy.own.mutations:
+        now = replace(found, object=result.object)
+        try:
+            inputs = world.inputs(now, each.matched, each.params)
+            value = Evaluation(inputs, policy.variables).value(mutation.expression, mutation.program)
+            changed = (
+                _patched(inputs["object"], value) if mutation.is_patch else _applied(inputs["object"], value, shape)
+            )
+            result.object = complete(world.as_stored(now, changed, each.matched))
+        except (ConfigurationError, ExpressionError, MutationError) as error:
+            _fail(result, each, str(error), "Invalid")
+
+
+def _patched(document: Document, operations: Any) -> Document:
+    patch = [
+        {name: plain(value, "") for name, value in each.fields.items() if name != "from" or value}
+        for each in operations
+    ]
+    try:
+        found: Document = json_patch(document, patch)
+    except ApiError as error:
+        why = str((error.details.get("causes") or [{}])[0].get("message") or error.message)
+        if why.startswith("testing value"):
+            return document
+        raise MutationError(f"JSONPath: {why}") from None
+    return found
+
+
+def _applied(document: Document, value: Any, shape: Shape) -> Document:
+    """Return the object with an apply configuration merged into it. Raises: MutationError."""
+    config = plain(value)
+    assert isinstance(config, dict)
+    if wrong := next(_undeclared(config, shape, ""), None):
+        raise MutationError(f"error applying patch: failed to convert patch object to typed object: {wrong}")
+    if atomic := list(_atomics(config, shape, "")):
+        why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomic)}"
+        raise MutationError(f"error applying patch: invalid ApplyConfiguration: {why}")
+    return {**merged(document, config, shape)}
+
+
+def _undeclared(value: Any, shape: Shape, path: str) -> Iterator[str]:
+    if isinstance(value, dict) and shape.fields is not None:
+        for name, each in value.items():
+            if name not in shape.fields:
+                yield f"{path}.{name}: field not declared in schema"
+            else:
+                yield from _undeclared(each, shape.fields[name], f"{path}.{name}")
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _undeclared(each, shape.items or ANYTHING, f"{path}[{place}]")
+
+
+def _atomics(value: Any, shape: Shape, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        if shape.is_atomic:
+            yield path
+        for name, each in value.items():
+            yield from _atomics(each, shape.member(name), f"{path}.{name}")
+    elif isinstance(value, list):
+        if shape.type == "array" and shape.list_type not in ("map", "set"):
+            yield path
+        for place, each in enumerate(value):
+            yield from _atomics(each, shape.items or ANYTHING, f"{path}[{place}]")
+
+
+def merged(live: Any, wanted: Any, shape: Shape) -> Any:
+    """Return `live` with everything that `wanted` names: objects member by member, lists as their schema says."""
+    if isinstance(wanted, dict) and not shape.is_atomic:
+        base = dict(live) if isinstance(live, dict) else {}
+        for name, each in wanted.items():
+            base[name] = merged(base.get(name), each, shape.member(name))
+        return base
+    if isinstance(wanted, list) and shape.list_type == "set":
+        known = live if isinstance(live, list) else []
+        return [*known, *(each for each in wanted if each not in known)]
+    if isinstance(wanted, list) and shape.list_type == "map":
+        items = list(live) if isinstance(live, list) else []
+        places = {_key(each, shape): place for place, each in enumerate(items)}
+        for each in wanted:
+            place = places.get(_key(each, shape))
+            if place is None:
+                items.append(merged(None, each, shape.items or ANYTHING))
+            else:
+                items[place] = merged(items[place], each, shape.items or ANYTHING)
+        return items
+    return wanted
+
+
+def _key(item: Any, shape: Shape) -> tuple[Any, ...]:
+    # A port without a protocol is a TCP port: the defaults of keys are part of upstream's schema.
+    defaults = {"protocol": "TCP"}
+    return tuple(item.get(name, defaults.get(name)) for name in shape.map_keys) if isinstance(item, dict) else (item,)

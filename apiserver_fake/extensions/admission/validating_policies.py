@@ -1,0 +1,221 @@
+"""ValidatingAdmissionPolicy: the validations of every bound policy are evaluated, and what failed is denied, warned of
+or noted for the audit. Pure.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go,
+validator.go; KEP-3488.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from apiserver_fake.extensions.admission.expressions import Compiled, Compiler, Evaluation, ExpressionError, OutOfBudget
+from apiserver_fake.extensions.admission.policies import (
+    Binding,
+    ConfigurationError,
+    Hook,
+    Invocation,
+    Policy,
+    World,
+    conditions_met,
+    invocations,
+    refusal,
+)
+from apiserver_fake.registry.admission.attributes import Attributes
+from services.api.errors import ApiError
+from services.api.meta import Document
+from services.cel.types import BOOL, NULL, STRING
+from services.cel.values import type_name
+
+MESSAGE_MAX, ANNOTATION_MAX = 5 * 1024, 10 * 1024
+FAILURE_KEY: Final = "validation.policy.admission.k8s.io/validation_failure"
+_CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One expression that must be true, and what is said when it is not."""
+
+    expression: str
+    program: Compiled
+    message: str
+    message_expression: str
+    message_program: Compiled | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One audit annotation."""
+
+    key: str
+    expression: str
+    program: Compiled
+
+
+@dataclass(frozen=True)
+class Validating:
+    """The expressions of a policy that validates."""
+
+    validations: tuple[Validation, ...]
+    annotations: tuple[Annotation, ...]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    message: str
+    reason: str = ""
+    is_error: bool = False
+
+
+@dataclass
+class Outcome:
+    """What the policies say of one request: `denied` in the order they said it, warnings, and audit annotations."""
+
+    denied: list[tuple[Policy[Validating], Binding | None, _Failure]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    audit: dict[str, str] = field(default_factory=dict)
+
+
+def validating(spec: Document, compiler: Compiler) -> Validating:
+    """Return the compiled expressions of a policy's spec."""
+    return Validating(
+        tuple(_validation(each, compiler) for each in spec.get("validations") or ()),
+        tuple(
+            Annotation(each["key"], text := each["valueExpression"].strip(), compiler.compiled(text, STRING, NULL))
+            for each in spec.get("auditAnnotations") or ()
+        ),
+    )
+
+
+def _validation(document: Document, compiler: Compiler) -> Validation:
+    expression, text = document["expression"], document.get("messageExpression") or ""
+    return Validation(
+        expression=expression,
+        program=compiler.compiled(expression, BOOL),
+        message=document.get("message") or "",
+        message_expression=text,
+        message_program=compiler.compiled(text, STRING, has_authorizer=False) if text.strip() else None,
+        reason=document.get("reason") or "Invalid",
+    )
+
+
+def examine(hooks: Iterable[Hook[Validating]], found: Attributes, world: World) -> Outcome:
+    """Return what the policies say of a request."""
+    outcome = Outcome()
+    annotations: dict[str, list[str]] = {}
+    for each in invocations(hooks, found, world):
+        policy, binding = each.policy, each.binding
+        if each.error or binding is None:
+            if not policy.ignores_errors:
+                outcome.denied.append((policy, binding, _Failure(each.error, is_error=True)))
+            continue
+        for place, failure in enumerate(_failures(each, found, world, annotations)):
+            if failure is not None and not (failure.is_error and policy.ignores_errors):
+                _act(outcome, policy, binding, place, failure)
+    outcome.audit |= {key: ", ".join(values) for key, values in annotations.items()}
+    return outcome
+
+
+def _act(outcome: Outcome, policy: Policy[Validating], binding: Binding, place: int, failure: _Failure) -> None:
+    for action in binding.actions:
+        match action:
+            case "Deny":
+                outcome.denied.append((policy, binding, failure))
+            case "Warn":
+                outcome.warnings.append(
+                    f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
+                    f"{failure.message}"
+                )
+            case "Audit":
+                said = {
+                    "message": failure.message,
+                    "policy": policy.name,
+                    "binding": binding.name,
+                    "expressionIndex": place,
+                    "validationActions": list(binding.actions),
+                }
+                outcome.audit.setdefault(FAILURE_KEY, msgspec.json.encode([said]).decode())
+
+
+def _failures(
+    each: Invocation[Validating], found: Attributes, world: World, annotations: dict[str, list[str]]
+) -> Iterator[_Failure | None]:
+    """Yield, for each validation in turn, why it failed; then errors of audit annotations."""
+    policy = each.policy
+    try:
+        inputs = world.inputs(found, each.matched, each.params)
+        if not conditions_met(policy, inputs):
+            return
+    except (ConfigurationError, ExpressionError) as error:
+        yield _Failure(str(error), is_error=True)
+        return
+    try:
+        yield from list(_validated(policy, Evaluation(inputs, policy.variables)))
+    except OutOfBudget as error:
+        yield _Failure(str(error), is_error=True)
+        return
+    evaluation = Evaluation(inputs, policy.variables)
+    for annotation in policy.own.annotations:
+        try:
+            value = evaluation.value(annotation.expression, annotation.program)
+            if value is not None and not isinstance(value, str):
+                raise ExpressionError(
+                    f"valueExpression '{annotation.expression}' resulted in unsupported return type: "
+                    f"{type_name(value)}. Return type must be either string or null."
+                )
+        except ExpressionError as error:
+            yield _Failure(str(error), is_error=True)
+            continue
+        if text := (value or "").strip()[:ANNOTATION_MAX]:
+            values = annotations.setdefault(f"{policy.name}/{annotation.key}", [])
+            if text not in values:
+                values.append(text)
+
+
+def _validated(policy: Policy[Validating], evaluation: Evaluation) -> Iterator[_Failure | None]:
+    """Yield why each validation failed, None for those that did not. Raises: OutOfBudget."""
+    results: list[tuple[Validation, _Failure | None]] = []
+    for each in policy.own.validations:
+        failure: _Failure | None = None
+        try:
+            if evaluation.value(each.expression, each.program) is not True:
+                failure = _Failure("", each.reason)
+        except OutOfBudget:
+            raise
+        except ExpressionError as error:
+            failure = _Failure(str(error), is_error=True)
+        results.append((each, failure))
+    for each, failure in results:
+        yield failure if failure is None or failure.is_error else _Failure(_message(each, evaluation), each.reason)
+
+
+def _message(validation: Validation, evaluation: Evaluation) -> str:
+    """Return what is said of a failed validation: by its messageExpression, its message, or its expression."""
+    text = ""
+    if validation.message_program is not None:
+        try:
+            value = evaluation.value(validation.message_expression, validation.message_program)
+            text = value.strip() if isinstance(value, str) else ""
+        except OutOfBudget:
+            raise
+        except ExpressionError:
+            text = ""
+        if len(text) > MESSAGE_MAX or "\n" in text:
+            text = ""
+    return text or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
+
+
+def denial(outcome: Outcome, found: Attributes) -> ApiError | None:
+    """Return the refusal of a request that policies deny, None for one that they do not."""
+    if not outcome.denied:
+        return None
+    policy, binding, failure = outcome.denied[0]
+    by = f" with binding '{binding.name}'" if binding is not None else ""
+    text = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {failure.message}"
+    reason = failure.reason or "Invalid"
+    return refusal(found, text, reason, _CODES.get(reason, 422), [{"message": text}])

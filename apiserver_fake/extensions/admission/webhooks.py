@@ -1,0 +1,264 @@
+"""Admission webhooks as values: what is configured, what is sent, what an answer means, what a write was answered.
+
+Upstream's plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+
+A webhook is called before its write enters the commit, about the object as it would become; the answers are kept in
+the write's `sessions.Session`, and count in the commit only for exactly that object: when another writer came in
+between, the webhooks are called again. Nothing here waits or calls.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go,
+mutating/dispatcher.go, request/admissionreview.go, errors/statuserror.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from apiserver_fake.extensions.admission.expressions import Compiler, Condition, ExpressionError, are_met, conditions_of
+from apiserver_fake.extensions.admission.matching import Match
+from apiserver_fake.extensions.admission.policies import ConfigurationError, World
+from apiserver_fake.registry.admission.attributes import Attributes, Key
+from apiserver_fake.registry.errors import forbidden
+from apiserver_fake.registry.patch.json_patch import json_patch
+from apiserver_fake.registry.sessions import Unanswered
+from services.api.errors import ApiError, BadRequest
+from services.api.meta import Document, Resource
+
+NO_SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
+_V1: Final = "admission.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One configured webhook. `place`: where it stands in its configuration."""
+
+    configuration: str
+    place: int
+    name: str
+    match: Match
+    conditions: tuple[Condition, ...]
+    client: Document
+    versions: tuple[str, ...]
+    side_effects: str
+    timeout_s: float
+    ignores_errors: bool
+    is_reinvoked: bool
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same webhook in a reinvocation."""
+        return self.configuration, self.name, self.place
+
+    def should_be_called(self, found: Attributes, world: World) -> Resource | None:
+        """Return the version in which the request concerns the webhook, None when it does not.
+
+        Raises: Forbidden when a match condition fails and the webhook does not ignore failures.
+        """
+        matched = self.match.matches(found, world.versions(found.resource), world.around.labels)
+        if matched is None or not self.conditions:
+            return matched
+        try:
+            return matched if are_met(self.conditions, world.inputs(found, matched, None)) else None
+        except (ConfigurationError, ExpressionError) as error:
+            if self.ignores_errors:
+                return None
+            raise forbidden(found.resource.name, found.name, str(error)) from None
+
+
+def webhooks_of(configuration: Document) -> tuple[Webhook, ...]:
+    """Return the webhooks of a stored configuration, in its order."""
+    name = configuration["metadata"]["name"]
+    return tuple(_webhook(name, place, each) for place, each in enumerate(configuration.get("webhooks") or ()))
+
+
+def _webhook(configuration: str, place: int, document: Document) -> Webhook:
+    return Webhook(
+        configuration=configuration,
+        place=place,
+        name=document["name"],
+        match=Match.of(document, "rules"),
+        conditions=conditions_of(document, Compiler(has_params=False)),
+        client=document["clientConfig"],
+        versions=tuple(document.get("admissionReviewVersions") or ()),
+        side_effects=document.get("sideEffects") or "Unknown",
+        timeout_s=float(document.get("timeoutSeconds") or 10),
+        ignores_errors=document.get("failurePolicy") == "Ignore",
+        is_reinvoked=document.get("reinvocationPolicy") == "IfNeeded",
+    )
+
+
+class CallError(Exception):
+    """A webhook could not be called, or answered wrongly; its failure policy decides. The text is upstream's."""
+
+
+def failure(webhook: Webhook, error: CallError) -> ApiError:
+    """Return what a request is refused with when a webhook that may not fail did."""
+    text = f'failed calling webhook "{webhook.name}": {error}'
+    return ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]})
+
+
+def check_dry_run(webhook: Webhook, found: Attributes) -> None:
+    """Return when the webhook may be called for this request. Raises: BadRequest for a dry run that it would act on."""
+    if found.request.dry_run and webhook.side_effects not in NO_SIDE_EFFECTS:
+        raise BadRequest(f'admission webhook "{webhook.name}" does not support dry run')
+
+
+def review(webhook: Webhook, found: Attributes, matched: Resource, world: World, uid: str) -> Document:
+    """Return the AdmissionReview that is sent. Raises: CallError."""
+    version = next((each for each in webhook.versions if each in ("v1", "v1beta1")), "")
+    if not version:
+        supported = " ".join(webhook.versions)
+        why = f"webhook does not accept known AdmissionReview versions (v1, v1beta1), got [{supported}]"
+        raise CallError(f"could not create admission objects: {why}")
+    try:
+        objects = [world.as_matched(found, each, matched) for each in (found.object, found.old)]
+    except ConfigurationError as error:
+        raise CallError(str(error)) from None
+    request = {"uid": uid, **found.review(matched), "object": objects[0], "oldObject": objects[1]}
+    if not found.subresource:
+        del request["subResource"], request["requestSubResource"]
+    for name in ("name", "namespace"):
+        if not request[name]:
+            del request[name]
+    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a webhook answered: whether it allows the request, how it changes the object, and what it says."""
+
+    is_allowed: bool
+    status: Document
+    patch: list[Any]
+    warnings: tuple[str, ...]
+    audit: Mapping[str, str]
+
+
+def read(body: bytes, uid: str, version: str, *, is_mutating: bool) -> Reply:
+    """Read an answer. Raises: CallError naming what is wrong with it."""
+    try:
+        document = json.loads(body) if body else None
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"failed to call webhook: couldn't get version/kind; json parse error: {error}") from None
+    if document is None:
+        raise CallError("failed to call webhook: 0-length response with status code: 200 and content type: ")
+    if not isinstance(document, dict):
+        text = "json: cannot unmarshal into Go value of type struct { APIVersion string; Kind string }"
+        raise CallError(f"failed to call webhook: couldn't get version/kind; json parse error: {text}")
+    if not document.get("kind"):
+        raise CallError(f"failed to call webhook: Object 'Kind' is missing in '{body.decode(errors='replace')[:1024]}'")
+    response = document.get("response")
+    problem = _problem(document, response, uid, version, is_mutating=is_mutating)
+    if problem:
+        raise CallError(f"received invalid webhook response: {problem}")
+    try:
+        said = msgspec.convert(response, _Response)
+    except msgspec.ValidationError as error:
+        raise CallError(f"failed to call webhook: {error}") from None
+    patch: list[Any] = []
+    if is_mutating and said.patch:
+        patch = _decoded(said.patch)
+        # The type is not looked at in v1beta1.
+        if patch and version == _V1 and said.patch_type != "JSONPatch":
+            raise CallError(f'unsupported patch type "{said.patch_type}"')
+    return Reply(said.allowed, said.status or {}, patch, said.warnings or (), said.audit_annotations or {})
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    allowed: bool = False
+    status: dict[str, Any] | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    warnings: tuple[str, ...] | None = None
+    audit_annotations: dict[str, str] | None = None
+
+
+def _problem(document: Document, response: Any, uid: str, version: str, *, is_mutating: bool) -> str:
+    """Return what is wrong with an answer as such; "" for nothing.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go`.
+    """
+    if not isinstance(response, dict):
+        return "webhook response was absent"
+    if version != _V1:
+        return ""
+    if response.get("uid") != uid:
+        return f'expected response.uid="{uid}", got {json.dumps(str(response.get("uid") or ""))}'
+    got = (str(document.get("apiVersion") or ""), str(document["kind"]))
+    if got != (_V1, "AdmissionReview"):
+        group, _, version = got[0].rpartition("/")
+        return f"expected webhook response of {_V1}, Kind=AdmissionReview, got {group}/{version}, Kind={got[1]}"
+    patch, patch_type = response.get("patch"), response.get("patchType")
+    if not is_mutating and patch:
+        return "validating webhook may not return response.patch"
+    if not is_mutating and patch_type is not None:
+        return "validating webhook may not return response.patchType"
+    if patch and patch_type is None:
+        return "webhook returned response.patch but not response.patchType"
+    if not patch and patch_type is not None:
+        return "webhook returned response.patchType but not response.patch"
+    return 'webhook returned invalid response.patchType of ""' if patch_type == "" else ""
+
+
+def _decoded(patch: str) -> list[Any]:
+    try:
+        found = json.loads(base64.b64decode(patch, validate=True))
+        if not isinstance(found, list):
+            raise ValueError(f"json: cannot unmarshal {type(found).__name__} into Go value of type jsonpatch.Patch")
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise CallError(f"received undecodable patch in webhook response: {error}") from None
+    return found
+
+
+STATUS_MAX = 999
+"""The largest code that a status line can have."""
+
+
+def rejection(webhook: Webhook, reply: Reply) -> ApiError:
+    """Return the refusal of a request that a webhook denies: its own Status, which is a failure in any case."""
+    status = reply.status
+    head = f'admission webhook "{webhook.name}" denied the request'
+    said = status.get("message") or status.get("reason")
+    written = status.get("code")
+    code = written if isinstance(written, int) else 0
+    if code > STATUS_MAX:
+        # Go's server panics over a code that has no three digits, and answers so.
+        return ApiError("This request caused apiserver to panic. Look in the logs for details.")
+    details = status.get("details")
+    refused = ApiError(
+        f"{head}: {said}" if said else f"{head} without explanation",
+        code=max(code, 400),
+        details=details if isinstance(details, dict) else None,
+    )
+    refused.reason = str(status.get("reason") or "")
+    return refused
+
+
+def patched(webhook: Webhook, reply: Reply, found: Attributes, matched: Resource, world: World) -> Document | None:
+    """Return the object, in its stored version, as a webhook changes it. Raises: ApiError for an unfit patch."""
+    if not reply.patch:
+        return found.object
+    if found.object is None:
+        text = (
+            f'admission webhook "{webhook.name}" attempted to modify the object, which is not supported for this '
+            "operation"
+        )
+        raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]})
+    try:
+        shown = world.as_matched(found, found.object, matched)
+        document = json_patch(shown, reply.patch)
+        if not isinstance(document, dict):
+            raise BadRequest("the patch leaves no object")
+        return world.as_stored(found, document, matched)
+    except Unanswered:
+        raise
+    except (ApiError, ConfigurationError) as error:
+        text = getattr(error, "message", str(error))
+        raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]}) from None

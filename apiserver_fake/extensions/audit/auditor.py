@@ -1,0 +1,162 @@
+"""What the servers report of each request, and the events that become of it.
+
+A request has a trail from when its caller is known until its answer has left; each stage that the policy does not omit
+is written at once. Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/filters/audit.go`; decision 0040.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from apiserver_fake.extensions.audit.event import Event, Source, complete_reference, new_event, shown, status_of
+from apiserver_fake.extensions.audit.policy import Chosen, Policy
+from apiserver_fake.registry.policy import Attributes
+from services.api.identity import Identity
+from services.api.texts import writable
+from services.api.times import format_micro_time
+
+DECISION, REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
+LONG_RUNNING: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+ANNOTATION_BYTES_MAX: Final = 10_000
+
+
+class Sink(Protocol):
+    """Where lines go."""
+
+    written: int
+    lost: int
+
+    def write(self, line: bytes) -> None:
+        """Append one line."""
+        ...
+
+
+_OF_THE_HEAD: Final = (
+    *("audit_id", "request_uri", "verb", "user", "impersonated_user", "source_ips", "user_agent", "object_ref"),
+    *("response_status", "annotations"),
+)
+"""What an event says besides objects, which are JSON already."""
+
+
+class Trail:
+    """One request. Every method may be called whatever the level is."""
+
+    def __init__(self, auditor: Auditor, chosen: Chosen, event: Event, *, is_long_running: bool) -> None:
+        self._auditor, self._chosen, self._event = auditor, chosen, event
+        self.is_long_running = is_long_running
+        self._is_over = self._is_started = False
+        self._put("RequestReceived")
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether objects that are answered are recorded."""
+        return self._chosen.has("RequestResponse")
+
+    def impersonates(self, identity: Identity) -> None:
+        """The caller acts as another."""
+        self._event.impersonated_user = identity.user_info
+
+    def decided(self, allowed: bool, reason: str) -> None:
+        """What authorization said."""
+        self._event.annotations |= {DECISION: "allow" if allowed else "forbid", REASON: reason}
+
+    def annotated(self, annotations: Mapping[str, str]) -> None:
+        """What admission noted; the first to say something under a name has said it."""
+        own = self._event.annotations
+        self._event.annotations = {**{key: text[:ANNOTATION_BYTES_MAX] for key, text in annotations.items()}, **own}
+
+    def sent(self, body: bytes, *, is_patch: bool = False) -> None:
+        """The object that came with the request, as JSON."""
+        if not body or self._event.object_ref is None:
+            return
+        if not is_patch:
+            complete_reference(self._event, body)
+        if self._chosen.has("Request"):
+            self._event.request_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
+
+    def answered(self, body: bytes) -> None:
+        """The object of the answer, as JSON."""
+        if self.takes_answers and body and self._event.object_ref is not None:
+            self._event.response_object = shown(body, omit_managed_fields=self._chosen.omit_managed_fields)
+
+    def started(self, code: int) -> None:
+        """The head of a long answer leaves."""
+        if self.is_long_running and not self._is_over:
+            self._event.response_status = status_of(code, b"")
+            self._is_started = True
+            self._put("ResponseStarted")
+
+    def completed(self, code: int, body: bytes = b"") -> None:
+        """The answer has left, or will now."""
+        if not self._is_over:
+            self._is_over = True
+            if not self._is_started:  # else its head has said it
+                self._event.response_status = status_of(code, body)
+            self._put("ResponseComplete")
+
+    def panicked(self, error: BaseException) -> None:
+        """A bug answers."""
+        if not self._is_over:
+            self._is_over = True
+            message = f"APIServer panic'd: {type(error).__name__}"
+            said = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
+            self._event.response_status = said
+            self._put("Panic")
+
+    def _put(self, stage: str) -> None:
+        if stage not in self._chosen.omit_stages:
+            self._auditor.put(self._event, stage)
+
+
+class Auditor:
+    """Writes what the policy wants. `wall`: seconds since the epoch. `new_id`: names requests that have no name yet."""
+
+    def __init__(self, policy: Policy, sink: Sink, wall: Callable[[], float], new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._policy, self.sink, self._wall = policy, sink, wall
+        self._encoder = msgspec.json.Encoder()
+        self.levels: dict[tuple[str, ...], float] = {}
+        """How many requests are recorded at each level."""
+
+    def begin(
+        self, caller: Identity | None, asked: Attributes, source: Source, *, audit_id: str = "", version: str = ""
+    ) -> Trail | None:
+        """Return the trail of a request whose caller is known, None where the policy records none. `caller` None:
+        authentication failed. `version`: of the API group that is asked."""
+        chosen = self._policy.of(caller, asked)
+        self.levels[(chosen.level,)] = self.levels.get((chosen.level,), 0) + 1
+        if chosen.level == "None":
+            return None
+        at = format_micro_time(self._wall())
+        event = new_event(chosen, audit_id or self._new_id(), caller, asked, source, version, at)
+        is_long_running = asked.verb in ("watch", "proxy") or asked.subresource in LONG_RUNNING
+        return Trail(self, chosen, event, is_long_running=is_long_running)
+
+    def refused(self, asked: Attributes, source: Source, *, audit_id: str, version: str, tried: str) -> None:
+        """Record a caller whom this server does not know; `tried`: by which kind of credential."""
+        chosen = self._policy.of(None, asked)
+        if chosen.level == "None" or "ResponseStarted" in chosen.omit_stages:
+            return
+        at = format_micro_time(self._wall())
+        event = new_event(chosen, audit_id, None, asked, source, version, at)
+        message = (
+            f"Authentication failed, attempted: {tried}" if tried else "Authentication failed, no credentials provided"
+        )
+        event.response_status = {"metadata": {}, "status": "Failure", "message": message, "code": 401}
+        event.response_status |= {"reason": "Unauthorized"}
+        self.put(event, "ResponseStarted")
+
+    def put(self, event: Event, stage: str) -> None:
+        """Write an event as it is at a stage."""
+        event.stage, event.stage_timestamp = stage, format_micro_time(self._wall())
+        self.sink.write(self._line(event) + b"\n")
+
+    def _line(self, event: Event) -> bytes:
+        try:
+            return self._encoder.encode(event)
+        except UnicodeEncodeError:
+            said = {name: writable(getattr(event, name)) for name in _OF_THE_HEAD}
+            return self._encoder.encode(msgspec.structs.replace(event, **said))

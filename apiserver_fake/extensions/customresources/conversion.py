@@ -1,0 +1,160 @@
+"""How objects of a kind are converted between its versions: the rules of `spec.conversion`. Pure.
+
+Source: kubernetes/kubernetes
+staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
+staging/src/k8s.io/apiserver/pkg/util/webhook/validation.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+
+from cryptography import x509
+
+from apiserver_fake.extensions.customresources.causes import invalid
+from apiserver_fake.extensions.customresources.names import dns_label, dns_subdomain, one_of
+from apiserver_fake.registry.validation.formats import Causes, forbidden, required
+from services.api.meta import Document
+
+_REVIEWS: Final = ("v1", "v1beta1")
+_FORM: Final = "; desired format: https://host[/path]"
+_URL: Final = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?:(?P<user>[^/?#]*)@)?(?P<host>[^/?#]*))?"
+    r"(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?"
+)
+_BLOCK: Final = re.compile(rb"-----BEGIN ([^-\n]*)-----\r?\n(.*?)\r?\n?-----END \1-----", re.DOTALL)
+
+
+def is_established(definition: Document) -> bool:
+    """Whether clients have used the kind."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
+
+
+def problems(conversion: Document | None, old: Document | None) -> Causes:
+    """Yield what is wrong with a definition's conversion. `old`: the stored definition, on an update."""
+    if conversion is None:
+        return
+    path, webhook = "spec.conversion", conversion.get("webhook") or {}
+    strategy = conversion.get("strategy") or ""
+    client, reviews = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
+    yield from one_of(f"{path}.strategy", strategy, ("None", "Webhook"))
+    if strategy != "Webhook":
+        text = "should not be set when strategy is not set to Webhook"
+        if client is not None:
+            yield forbidden(f"{path}.webhookClientConfig", text)
+        if reviews:
+            yield forbidden(f"{path}.conversionReviewVersions", text)
+        return
+    if client is None:
+        yield required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
+    else:
+        yield from _client(client, f"{path}.webhookClientConfig", old)
+    yield from _review_versions(reviews, f"{path}.conversionReviewVersions")
+
+
+def _review_versions(versions: list[str], path: str) -> Causes:
+    if not versions:
+        yield required(path)
+        return
+    for place, each in enumerate(versions):
+        if each in versions[:place]:
+            yield invalid(f"{path}[{place}]", each, "duplicate version")
+        elif wrong := dns_label(each):
+            yield invalid(f"{path}[{place}]", each, wrong)
+    if not set(versions) & set(_REVIEWS):
+        yield invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}")
+
+
+def _client(client: Document, path: str, old: Document | None) -> Causes:
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        yield required(path, "exactly one of url or service is required")
+    elif url is not None:
+        yield from url_problems(url, f"{path}.url")
+    elif service is not None:
+        yield from service_problems(service, f"{path}.service")
+    bundle = client.get("caBundle")
+    if bundle and not _may_be_wrong(old) and (wrong := _no_certificates(bundle)):
+        yield invalid(f"{path}.caBundle", bundle, wrong)
+
+
+def _may_be_wrong(old: Document | None) -> bool:
+    """Whether certificates that cannot be read are accepted: before the kind is used, and where they were there."""
+    if old is None or not is_established(old):
+        return True
+    before: Any = ((old.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
+    bundle = (before.get("clientConfig") or {}).get("caBundle")
+    return bool(bundle and _no_certificates(bundle))
+
+
+def _no_certificates(bundle: str) -> str:
+    """Return why a bundle has no certificate; empty if it has one."""
+    try:
+        text = base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        text = b""
+    said, found = "unable to load root certificates", list(_BLOCK.finditer(text))
+    why = ""
+    for each in found:
+        if each[1] != b"CERTIFICATE" or b":" in each[2]:
+            continue
+        try:
+            x509.load_pem_x509_certificate(each[0] + b"\n")
+        except ValueError as error:
+            why = why or f"failed to parse certificate: {error}"
+        else:
+            return ""
+    if why:
+        return f"{said}: {why}"
+    if found and not text[found[-1].end() :].strip():
+        return f"{said}: no valid certificate authority data seen"
+    return f"{said}: unable to parse bytes as PEM block"
+
+
+def url_problems(url: str, path: str) -> Causes:
+    """Yield what is wrong with the URL of a webhook."""
+    match = _URL.fullmatch(url)
+    if match is None or any(ord(sign) < 32 or ord(sign) == 127 for sign in url):
+        reason = f'parse "{url}": net/url: invalid control character in URL'
+        yield required(path, f"url must be a valid URL: {reason}{_FORM}")
+        return
+    if (match["scheme"] or "").lower() != "https":
+        text = f"'https' is the only allowed URL scheme{_FORM}"
+        yield invalid(path, (match["scheme"] or "").lower(), text)
+    if not match["host"]:
+        yield invalid(path, "", f"host must be specified{_FORM}")
+    if match["user"] is not None:
+        yield invalid(path, match["user"], "user information is not permitted in the URL")
+    if match["fragment"]:
+        yield invalid(path, match["fragment"], "fragments are not permitted in the URL")
+    if match["query"]:
+        yield invalid(path, match["query"], "query parameters are not permitted in the URL")
+
+
+def service_problems(service: Document, path: str) -> Causes:
+    """Yield what is wrong with the service of a webhook."""
+    # Upstream passes name and namespace in each other's place, and so does each error name the other one.
+    if not service.get("namespace"):
+        yield required(f"{path}.name", "service name is required")
+    if not service.get("name"):
+        yield required(f"{path}.namespace", "service namespace is required")
+    port = service.get("port", 443)
+    if not 1 <= port <= 65535:
+        yield invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive")
+    said, where = service.get("path") or "/", f"{path}.path"
+    if said == "/":
+        return
+    if said == "//":
+        yield invalid(where, said, "segment[0] may not be empty")
+        return
+    if not said.startswith("/"):
+        yield invalid(where, said, "must start with a '/'")
+    for place, step in enumerate(said[1:].removesuffix("/").split("/")):
+        if not step:
+            yield invalid(where, said, f"segment[{place}] may not be empty")
+        elif wrong := dns_subdomain(step):
+            yield invalid(where, said, f"segment[{place}]: {wrong}")

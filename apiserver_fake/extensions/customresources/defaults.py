@@ -1,0 +1,91 @@
+"""Whether the defaults in a schema are values that the schema accepts. Pure.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from apiserver_fake.extensions.customresources import embedded
+from apiserver_fake.extensions.customresources.causes import invalid
+from apiserver_fake.extensions.customresources.structural import Structural
+from apiserver_fake.registry.validation.formats import Cause
+from services.api.meta import Document
+from services.cel.rules import OBJECT_LIMIT
+
+_TYPE: Final = {"apiVersion": "validation/v1", "kind": "Validation"}
+Trail = tuple[str | None, ...]
+"""The way from a resource to a part of it: names of fields, None for an item of a list."""
+
+
+def problems(schema: Structural, path: str) -> list[Cause]:
+    """Return which defaults are refused. `path`: where the schema is."""
+    check = _Check()
+    check.walk(schema, path, schema, (), is_meta=False)
+    return check.causes
+
+
+class _Check:
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+        self.left = OBJECT_LIMIT
+
+    def walk(self, schema: Structural, path: str, resource: Structural, trail: Trail, *, is_meta: bool) -> None:
+        """Check the default of a part and those in it. `is_meta`: it is in what every resource has."""
+        if schema.is_resource:
+            resource, trail, is_meta = schema, (), False
+        if schema.default is not None:
+            self._check(schema, f"{path}.default", resource, trail, is_meta=is_meta)
+        inside: list[tuple[Structural, str, str | None]] = []
+        if schema.items is not None:
+            inside.append((schema.items, f"{path}.items", None))
+        inside += ((each, f"{path}.properties[{name}]", name) for name, each in schema.fields.items())
+        for each, where, step in inside:
+            if self.left < 0:
+                return
+            of_meta = is_meta or (schema.is_resource and step in embedded.META)
+            self.walk(each, where, resource, (*trail, step), is_meta=of_meta)
+
+    def _check(self, schema: Structural, path: str, resource: Structural, trail: Trail, *, is_meta: bool) -> None:
+        default = schema.default
+        if is_meta:
+            found = resource.resource_causes(_surrounded(default, trail), "")
+            if found:
+                detail = f"must result in valid metadata: {_together(found)}"
+                self.causes.append(invalid(path, default, detail))
+                return
+        else:
+            copy = msgspec.json.decode(msgspec.json.encode(default))
+            if schema.prune(copy):
+                self.causes.append(invalid(path, default, "must not have unknown fields"))
+            found = schema.resource_causes(default, path)
+        found = found or schema.value_causes(default, path=path)
+        if not found:
+            found = self._judged(schema, default, path)
+        self.causes += found
+
+    def _judged(self, schema: Structural, default: Any, path: str) -> list[Cause]:
+        """Return which rules the default breaks, where it stays and where it is new."""
+        stays = schema.rule_causes(default, default, path=path, budget=self.left)
+        found, left = stays.causes, stays.left
+        if not found:
+            comes = schema.rule_causes(default, None, path=path, budget=self.left)
+            found, left = comes.causes, min(left, comes.left)
+        self.left = left
+        return found
+
+
+def _surrounded(value: Any, trail: Trail) -> Document:
+    """Return a resource that has the value at that place."""
+    for step in reversed(trail):
+        value = [value] if step is None else {step: value}
+    return {**_TYPE, **value}
+
+
+def _together(causes: Iterable[Cause]) -> str:
+    texts = [f"{cause.path}: {cause.message}" for cause in causes]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,0 +1,40 @@
+"""Names in definitions, and all that is wrong with one in one text. Pure.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apimachinery/pkg/util/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apiserver_fake.extensions.customresources.causes import unsupported
+from apiserver_fake.registry.validation.formats import (
+    LABEL_1035_TEXT,
+    SUBDOMAIN_TEXT,
+    Causes,
+    label_1035,
+    required,
+    subdomain,
+)
+
+_LABEL_MAX, _SUBDOMAIN_MAX = 63, 253
+
+
+def dns_label(name: str) -> str:
+    """Return why it is no DNS-1035 label; empty if it is one."""
+    too_long = [f"must be no more than {_LABEL_MAX} bytes"] if len(name.encode()) > _LABEL_MAX else []
+    return ",".join([*too_long, *([LABEL_1035_TEXT] if label_1035("", name[:_LABEL_MAX]) else [])])
+
+
+def dns_subdomain(name: str) -> str:
+    """Return why it is no DNS-1123 subdomain; empty if it is one."""
+    too_long = [f"must be no more than {_SUBDOMAIN_MAX} bytes"] if len(name.encode()) > _SUBDOMAIN_MAX else []
+    return ",".join([*too_long, *([SUBDOMAIN_TEXT] if subdomain("", name[:_SUBDOMAIN_MAX]) else [])])
+
+
+def one_of(path: str, value: str, accepted: Sequence[str]) -> Causes:
+    """Yield why a needed value is none of those that are accepted."""
+    if not value:
+        yield required(path)
+    elif value not in accepted:
+        yield unsupported(path, value, accepted)

@@ -1,0 +1,69 @@
+"""The replicas and the selector of an object whose definition has a scale: what they may be. Pure.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go,
+staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apiserver_fake.extensions.customresources.causes import invalid, number
+from apiserver_fake.registry.validation.formats import Causes
+from services.api.meta import Document
+
+_GO: Final = {str: "string", bool: "bool", float: "float64", int: "int64", dict: "map[string]interface {}"}
+_MOST: Final = (1 << 31) - 1
+
+
+def problems(scale: Document, document: Document, *, is_status: bool = False) -> Causes:
+    """Yield what is wrong with the places that a definition's scale names. `is_status`: only the status is written."""
+    if not is_status:
+        yield from _replicas(str(scale["specReplicasPath"]), document)
+    yield from _replicas(str(scale["statusReplicasPath"]), document)
+    where = scale.get("labelSelectorPath")
+    if where:
+        _, wrong = _at(str(where), document, str)
+        if wrong:
+            yield invalid(str(where), "", wrong)
+
+
+def _replicas(path: str, document: Document) -> Causes:
+    found, wrong = _at(path, document, int)
+    if wrong:
+        yield invalid(path, 0, wrong)
+    elif found < 0:
+        yield invalid(path, found, "should be a non-negative integer")
+    elif found > _MOST:
+        yield invalid(path, found, f"should be less than or equal to {_MOST}")
+
+
+def _at(path: str, document: Document, kind: type) -> tuple[Any, str]:
+    """Return what is at the place, zero if nothing is, and why it cannot be read."""
+    names = path.removeprefix(".").split(".")
+    found: Any = document
+    for place, name in enumerate(names):
+        if found is None:
+            return kind(), ""
+        if not isinstance(found, dict):
+            return None, _unlike(names[: place + 1], found, "map[string]interface{}")
+        if name not in found:
+            return kind(), ""
+        found = found[name]
+    return (found, "") if type(found) is kind else (None, _unlike(names, found, _GO[kind]))
+
+
+def _unlike(names: list[str], value: Any, wanted: str) -> str:
+    found = "<nil>" if value is None else _GO.get(type(value), "[]interface {}")
+    return f".{'.'.join(names)} accessor error: {_plain(value)} is of the type {found}, expected {wanted}"
+
+
+def _plain(value: Any) -> str:
+    """Return a value as Go's `%v`."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_plain(value[name])}' for name in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_plain, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else value if isinstance(value, str) else number(value)

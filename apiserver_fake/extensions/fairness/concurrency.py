@@ -1,0 +1,153 @@
+"""How the server's concurrency is divided among priority levels: by shares, and by what one lends to another. Pure.
+
+Source: KEP-1040 (Dispatching, borrowing), upstream
+`staging/src/k8s.io/apiserver/pkg/util/flowcontrol/conc_alloc.go`, `apf_controller.go`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from apiserver_fake.extensions.fairness.queue_set import Demand
+
+SMOOTHING: Final = 0.977
+"""How much of a level's smoothed demand is kept from one adjustment to the next."""
+MAX_SEATS_SHARE: Final = 0.15
+"""The part of a level's nominal concurrency that one request may occupy."""
+NOTHING: Final = Demand()
+TARGET_MIN: Final = 0.001
+EPSILON: Final = 1e-7
+
+
+class Bounds(NamedTuple):
+    """One class to which concurrency is allocated: what it should have in proportion, and its limits."""
+
+    target: float
+    lower: float
+    upper: float
+
+
+class Impossible(ValueError):
+    """The bounds of all classes leave no allocation of that sum."""
+
+
+def allocate(total: int, classes: Sequence[Bounds]) -> tuple[list[float], float]:
+    """Return allocations that sum to `total`, and the fair proportion.
+
+    Each is its class's target times that proportion, or the bound that is in the way. Raises: Impossible.
+    """
+    targets = [max(each.target, TARGET_MIN) for each in classes]
+    low, high = sum(each.lower for each in classes), sum(each.upper for each in classes)
+    if low - total > EPSILON:
+        raise Impossible(f"lower bounds sum to {low}, which is higher than the required sum of {total}")
+    if total - high > EPSILON:
+        raise Impossible(f"upper bounds sum to {high}, which is lower than the required sum of {total}")
+    if total == 0:
+        return [0.0] * len(classes), 0.0
+
+    def at(proportion: float) -> list[float]:
+        return [
+            min(each.upper, max(each.lower, proportion * target)) for each, target in zip(classes, targets, strict=True)
+        ]
+
+    # The sum grows with the proportion, linearly between the points where a class meets one of its bounds.
+    points = sorted(
+        {bound / target for each, target in zip(classes, targets, strict=True) for bound in (each.lower, each.upper)}
+    )
+    before = 0.0
+    for point in points:
+        if sum(at(point)) >= total:
+            least, most = sum(at(before)), sum(at(point))
+            share = (total - least) / (most - least) if most > least else 0.0
+            proportion = before + share * (point - before)
+            return at(proportion), proportion
+        before = point
+    return at(before), before
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The concurrency of a priority level. `nominal`: by its shares; `lower` is left when it has lent all it may,
+    `upper` when it has borrowed all it may."""
+
+    nominal: int
+    lower: int
+    upper: int
+
+    @property
+    def initial(self) -> int:
+        """What a level has before its demand is known."""
+        return self.nominal - (self.nominal - self.lower) // 2
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a priority level's configuration says of its concurrency. `borrowing_percent`: None is without limit."""
+
+    shares: int
+    lendable_percent: int = 0
+    borrowing_percent: int | None = None
+
+
+def _round(value: float) -> int:
+    """Return the nearest integer, halves away from zero as Go rounds."""
+    return math.floor(value + 0.5)
+
+
+def limits_of(levels: Mapping[str, Shares], server_limit: int) -> dict[str, Limits]:
+    """Return the limits of every level of a server that executes `server_limit` seats at once."""
+    total = sum(each.shares for each in levels.values())
+    found: dict[str, Limits] = {}
+    for name, each in levels.items():
+        nominal = math.ceil(server_limit * each.shares / total) if total else 0
+        lendable = _round(nominal * each.lendable_percent / 100)
+        borrowed = server_limit
+        if each.borrowing_percent is not None:
+            borrowed = _round(nominal * each.borrowing_percent / 100)
+        found[name] = Limits(nominal, nominal - lendable, nominal + borrowed)
+    return found
+
+
+def max_seats(nominal: int, hand: int) -> int:
+    """Return the seats that the widest request of a level with queues may occupy, before the estimator's own limit."""
+    return max(1, min(math.ceil(nominal * MAX_SEATS_SHARE), nominal // hand))
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """A level's demand for seats, as borrowing goes by it."""
+
+    demand: Demand = NOTHING
+    smoothed: float = 0.0
+
+    def after(self, demand: Demand) -> "Smoothed":
+        """Return it after another period: rising with the demand's envelope at once, falling slowly."""
+        if demand.duration_s <= 0:
+            return Smoothed(Demand(self.demand.average, self.demand.deviation, demand.most), self.smoothed)
+        envelope = demand.average + demand.deviation
+        return Smoothed(demand, max(envelope, SMOOTHING * self.smoothed + (1 - SMOOTHING) * envelope))
+
+
+class Adjusted(NamedTuple):
+    """The concurrency that levels have for the next period. `fair`: the fair proportion; None when it stays as it was,
+    for the bounds contradict each other."""
+
+    current: dict[str, int]
+    targets: dict[str, float]
+    fair: float | None
+
+
+def adjust(limits: Mapping[str, Limits], demands: Mapping[str, Smoothed], current: Mapping[str, int]) -> Adjusted:
+    """Return how levels lend and borrow for the next period, by the demand of the last."""
+    bounds: dict[str, Bounds] = {}
+    for name, limit in limits.items():
+        demand = demands[name]
+        lower = max(limit.lower, min(limit.nominal, demand.demand.most))
+        bounds[name] = Bounds(max(lower, demand.smoothed), lower, limit.upper)
+    targets = {name: each.target for name, each in bounds.items()}
+    try:
+        found, fair = allocate(sum(each.nominal for each in limits.values()), list(bounds.values()))
+    except Impossible:
+        return Adjusted(dict(current), targets, None)
+    return Adjusted({name: _round(each) for name, each in zip(bounds, found, strict=True)}, targets, fair)

@@ -1,0 +1,305 @@
+"""What admission sees of one write, what it is asked in the course of it, and what the write path asks of it. Pure.
+
+The write path knows admission that objects configure by the protocols here alone; `dynamic` implements them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from apiserver_fake.registry.conversion import Conversion
+from apiserver_fake.registry.sessions import Session, Unanswered
+from services.api.errors import UNREADABLE
+from services.api.identity import Identity
+from services.api.meta import Document, Resource
+from services.api.wire import Request
+from services.cel.libraries.authorization import Asker
+
+Key = tuple[str, str, int]
+"""Which webhook: configuration, name, and where it stands."""
+GROUP: Final = "admissionregistration.k8s.io"
+MUTATING_WEBHOOKS: Final = f"mutatingwebhookconfigurations.{GROUP}"
+VALIDATING_WEBHOOKS: Final = f"validatingwebhookconfigurations.{GROUP}"
+MUTATING_POLICIES: Final = f"mutatingadmissionpolicies.{GROUP}"
+MUTATING_BINDINGS: Final = f"mutatingadmissionpolicybindings.{GROUP}"
+VALIDATING_POLICIES: Final = f"validatingadmissionpolicies.{GROUP}"
+VALIDATING_BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
+EXEMPT: Final = frozenset(
+    (
+        MUTATING_WEBHOOKS,
+        VALIDATING_WEBHOOKS,
+        MUTATING_POLICIES,
+        MUTATING_BINDINGS,
+        VALIDATING_POLICIES,
+        VALIDATING_BINDINGS,
+    )
+)
+"""Kinds whose writes nothing of this guards, so that a wrong configuration can always be taken back."""
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+NAMESPACES: Final = "namespaces"
+
+
+class TypeName(NamedTuple):
+    """A kind in one version."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as objects have it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def document(self) -> Document:
+        """Return the GroupVersionKind as JSON."""
+        return {"group": self.group, "version": self.version, "kind": self.kind}
+
+
+SUBRESOURCE_KINDS: Final[Mapping[str, TypeName]] = {
+    "binding": TypeName("", "v1", "Binding"),
+    "eviction": TypeName("policy", "v1", "Eviction"),
+    "scale": TypeName("autoscaling", "v1", "Scale"),
+    "unbind": TypeName("", "v1", "PodUnbind"),
+}
+"""What is written to subresources that have a form of their own."""
+CONNECTION_KINDS: Final[Mapping[tuple[str, str], TypeName]] = {
+    ("pods", "exec"): TypeName("", "v1", "PodExecOptions"),
+    ("pods", "attach"): TypeName("", "v1", "PodAttachOptions"),
+    ("pods", "portforward"): TypeName("", "v1", "PodPortForwardOptions"),
+    ("pods", "proxy"): TypeName("", "v1", "PodProxyOptions"),
+    ("services", "proxy"): TypeName("", "v1", "ServiceProxyOptions"),
+    ("nodes", "proxy"): TypeName("", "v1", "NodeProxyOptions"),
+}
+"""What a connection is admitted by: its options, by resource and subresource."""
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What admission sees of one request.
+
+    `resource` is the kind as it is stored, `requested` in the version that the caller knows. `object` is None for a
+    DELETE, `old` for a CREATE; both are in the stored version. `namespace` is a namespace's own name when it is
+    itself what is written. The object of a CONNECT is its options.
+    """
+
+    operation: str
+    resource: Resource
+    requested: Resource
+    subresource: str
+    namespace: str
+    name: str
+    object: Document | None
+    old: Document | None
+    identity: Identity
+    request: Request
+
+    @property
+    def kind(self) -> TypeName:
+        """The kind of `object`, as it is stored."""
+        return self.kind_in(self.resource)
+
+    def kind_in(self, resource: Resource) -> TypeName:
+        """Return the kind of `object` in the version of that resource."""
+        if self.operation == CONNECT:
+            return CONNECTION_KINDS[self.resource.name, self.subresource]
+        own = SUBRESOURCE_KINDS.get(self.subresource)
+        return own or TypeName(resource.group, resource.version, resource.kind)
+
+    def options(self) -> Document | None:
+        """Return the options of the request; a connection has none besides its object."""
+        if self.operation == CONNECT:
+            return None
+        request = self.request
+        kind = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}[self.operation]
+        if request.verb == "patch" and self.operation == UPDATE:
+            kind = "PatchOptions"
+        found: Document = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.operation == DELETE:
+            found |= {name: value for name, value in _decoded(request.body).items() if name not in found}
+        elif request.field_manager:
+            found["fieldManager"] = request.field_manager
+        if request.field_validation and self.operation != DELETE:
+            found["fieldValidation"] = request.field_validation
+        if request.dry_run:
+            found["dryRun"] = ["All"]
+        return found
+
+    def review(self, matched: Resource) -> Document:
+        """Return the AdmissionRequest as far as expressions see it; `matched`: the version that a rule named."""
+        asked = self.requested
+
+        def resource_of(of: Resource) -> Document:
+            return {"group": of.group, "version": of.version, "resource": of.plural}
+
+        identity = self.identity
+        return {
+            "kind": self.kind_in(matched).document(),
+            "resource": resource_of(matched),
+            "subResource": self.subresource,
+            "requestKind": self.kind_in(asked).document(),
+            "requestResource": resource_of(asked),
+            "requestSubResource": self.subresource,
+            "name": self.name,
+            "namespace": self.namespace,
+            "operation": self.operation,
+            "userInfo": {"username": identity.user, "groups": list(identity.groups), **_said_of(identity)},
+            "dryRun": self.request.dry_run,
+            "options": self.options(),
+        }
+
+
+def _said_of(identity: Identity) -> Document:
+    """Return the uid of a caller and what else is known of it, when authentication says so."""
+    found: Document = {}
+    if uid := getattr(identity, "uid", ""):
+        found["uid"] = uid
+    if extra := getattr(identity, "extra", ()):
+        found["extra"] = {key: list(values) for key, values in extra}
+    return found
+
+
+def _decoded(body: bytes) -> Document:
+    try:
+        found = msgspec.json.decode(body) if body else {}
+    except UNREADABLE:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Labels:
+    """The labels of namespaces, as a lookup of them has it; an unknown namespace has none."""
+
+    def __init__(self, lookup: Callable[[str, str, str], Mapping[str, str] | None]) -> None:
+        self._lookup = lookup
+
+    def __call__(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace."""
+        return self._lookup(NAMESPACES, "", namespace) or {}
+
+
+Convert = Callable[[Conversion, list[Document]], list[Document]]
+"""Objects in another version; raises Unanswered where a webhook has to be asked first."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What admission may look at besides the request: stored objects, staged ones included, who may do what, and how
+    an object looks in another version."""
+
+    lookup: Callable[[str, str, str], Document | None]
+    list: Callable[[str, str], Iterable[Document]]
+    labels: Labels
+    ask: Asker
+    convert: Convert
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What webhooks said of an object. `again`: those to be called again if anything else changes it, `due`: those that
+    what changed since their call makes due."""
+
+    object: Document | None
+    warnings: tuple[str, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+    again: frozenset[Key] = frozenset()
+    due: frozenset[Key] = frozenset()
+
+
+class Pending(Unanswered):
+    """A write waits for what admission webhooks say; no answer to any caller.
+
+    `complete`: an object to the same object with its defaults. `only`: the webhooks of a reinvocation.
+    """
+
+    def __init__(
+        self,
+        webhooks: Sequence[Any],
+        found: Attributes,
+        world: Any,
+        *,
+        is_mutating: bool,
+        complete: Callable[[Document], Document] | None = None,
+        only: frozenset[Key] | None = None,
+    ) -> None:
+        super().__init__("the write waits for admission webhooks", (is_mutating, found.object, found.old, only))
+        self.webhooks, self.found, self.world = webhooks, found, world
+        self.is_mutating, self.complete, self.only = is_mutating, complete, only
+
+
+Complete = Callable[[Document], Document]
+"""An object to the same object with its defaults."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection that is let pass: its options as admission leaves them, and what was said of it."""
+
+    options: Document
+    warnings: tuple[str, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admitting(Protocol):
+    """One write on its way through what is configured for it; `warnings` and `audit` collect what is said of it."""
+
+    warnings: list[str]
+    audit: dict[str, str]
+
+    def mutate(self, found: Attributes, complete: Complete) -> Document | None:
+        """Return what policies and webhooks make of the object; None where there is none. Raises: ApiError, Pending."""
+        ...
+
+    def examine(self, found: Attributes) -> None:
+        """Return when nothing refuses the write as it will be committed. Raises: ApiError, Pending."""
+        ...
+
+
+class Concern(Protocol):
+    """What is configured for one operation on one resource."""
+
+    @property
+    def calls(self) -> bool:
+        """Whether a webhook may have to be called."""
+        ...
+
+    def admitting(self, surroundings: Surroundings, session: Session | None) -> Admitting:
+        """Return the way of one write."""
+        ...
+
+
+class Calls(Protocol):
+    """How webhooks are called."""
+
+    async def answer(self, pending: Pending, deadline_s: float, traceparent: str) -> Answer:
+        """Return what webhooks say of what a write waits for. Raises: ApiError when they refuse it.
+
+        `traceparent`: of the write.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End all connections to webhooks."""
+        ...
+
+
+class Admission(Calls, Protocol):
+    """All that is configured. `is_active`: whether there is anything."""
+
+    is_active: bool
+
+    def refresh(self) -> None:
+        """Read what is stored now."""
+        ...
+
+    def status_of(self, policy: Document) -> Document:
+        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        ...
+
+    def concerning(self, operation: str, resource: Resource, requested: Resource, subresource: str) -> Concern | None:
+        """Return what is configured for that operation, None for nothing. `requested`: in the caller's version."""
+        ...

@@ -1,0 +1,73 @@
+"""Who may have which certificate: the admission plugins CertificateSubjectRestriction, CertificateApproval and
+CertificateSigning.
+
+Whoever may write `certificatesigningrequests/approval` or `/status` needs the verb `approve` or `sign` on the signer as
+well: the resource `signers` of certificates.k8s.io, by the signer's name or by `DOMAIN/*`. A request for a client
+certificate of the group whose members may do everything is refused.
+Source: upstream `plugin/pkg/admission/certificates/approval/admission.go`,
+`plugin/pkg/admission/certificates/signing/admission.go`,
+`plugin/pkg/admission/certificates/subjectrestriction/admission.go`,
+`plugin/pkg/admission/certificates/util.go`.
+"""
+
+import base64
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.x509.oid import NameOID
+
+from apiserver_fake.registry.authorization.authorizer import authorize
+from apiserver_fake.registry.errors import forbidden
+from apiserver_fake.registry.strategy import WriteContext
+from services.api.errors import Forbidden
+from services.api.kinds.certificatesigningrequest import KUBE_CLIENT, REQUESTS
+from services.api.meta import Document
+from services.api.wire import Request
+
+SIGNERS = "signers.certificates.k8s.io"
+PRIVILEGED = "system:masters"
+UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises of a certificate or a request for one that it cannot read."""
+
+
+def check_subject(new: Document, ctx: WriteContext) -> None:
+    """Return when a new request is not for a client certificate of the privileged group. Raises: Forbidden."""
+    spec = new["spec"]
+    if spec["signerName"] != KUBE_CLIENT:
+        return
+    name = new["metadata"]["name"]
+    try:
+        subject = x509.load_pem_x509_csr(base64.b64decode(spec["request"])).subject
+    except UNREADABLE as error:
+        raise forbidden(REQUESTS, name, f"failed to parse CSR: {error}") from None
+    if any(each.value == PRIVILEGED for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
+        why = f"use of {KUBE_CLIENT} signer with {PRIVILEGED} group is not allowed"
+        raise forbidden(REQUESTS, name, why)
+
+
+def check_approver(stored: Document, ctx: WriteContext) -> None:
+    """Return when this caller may approve or deny what that signer signs. Raises: Forbidden."""
+    _check(stored, ctx, "approve")
+
+
+def check_signer(stored: Document, new: Document, ctx: WriteContext) -> None:
+    """Return when this caller may sign for that signer, or changes neither certificate nor conditions. Raises:
+    Forbidden."""
+    before, after = stored.get("status") or {}, new.get("status") or {}
+    if any((before.get(name) or None) != (after.get(name) or None) for name in ("certificate", "conditions")):
+        _check(stored, ctx, "sign")
+
+
+def _check(stored: Document, ctx: WriteContext, verb: str) -> None:
+    signer = (stored.get("spec") or {}).get("signerName") or ""
+    if not any(_may(ctx, verb, name) for name in (signer, f"{signer.partition('/')[0]}/*")):
+        why = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise forbidden(REQUESTS, stored["metadata"]["name"], why)
+
+
+def _may(ctx: WriteContext, verb: str, signer: str) -> bool:
+    try:
+        authorize(ctx.identity, Request(verb=verb, resource=SIGNERS, name=signer), ctx.lookup, ctx.list, ctx.policy)
+    except Forbidden:
+        return False
+    return True

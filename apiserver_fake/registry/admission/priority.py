@@ -1,0 +1,56 @@
+"""Priority: a priority class's name becomes a number and a preemption policy (admission plugin Priority)."""
+
+from apiserver_fake.registry.errors import forbidden
+from apiserver_fake.registry.strategy import WriteContext
+from services.api.errors import Forbidden
+from services.api.meta import Document
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def set_priority(
+    new: Document, spec: Document, ctx: WriteContext, resource: str, where: str, *, has_policy: bool = True
+) -> None:
+    """Give the spec of `new` the value and preemption policy of its class, and its name when it is the default one.
+
+    `where`: what the spec is called in refusals. Raises: Forbidden for an unknown class, and for a number or a policy
+    that is not the class's.
+    """
+
+    def refused(why: str) -> Forbidden:
+        return forbidden(resource, new["metadata"].get("name") or new["metadata"].get("generateName") or "", why)
+
+    name, policy = spec.get("priorityClassName") or "", ""
+    if name:
+        found = ctx.lookup(PRIORITY_CLASSES, "", name)
+        if found is None and name not in SYSTEM_CLASSES:
+            raise refused(f"no PriorityClass with name {name} was found")
+        value = int(found.get("value") or 0) if found else SYSTEM_CLASSES[name]
+        policy = (found or {}).get("preemptionPolicy") or ""
+    else:
+        value = 0
+        default = _default_class(ctx)
+        if default is not None:
+            name, value = default["metadata"]["name"], int(default.get("value") or 0)
+            policy = default.get("preemptionPolicy") or ""
+            spec["priorityClassName"] = name
+    asked = spec.get("priority")
+    if asked is not None and asked != value:
+        raise refused(
+            f"the integer value of priority ({asked}) must not be provided in {where}; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+    spec["priority"] = value
+    policy = policy or "PreemptLowerPriority"
+    if has_policy and (stated := spec.setdefault("preemptionPolicy", policy)) != policy:
+        raise refused(
+            f"the string value of PreemptionPolicy ({stated}) must not be provided in {where}; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+
+
+def _default_class(ctx: WriteContext) -> Document | None:
+    # Of several defaults the lowest wins, as upstream picks it.
+    defaults = [each for each in ctx.list(PRIORITY_CLASSES, "") if each.get("globalDefault")]
+    return min(defaults, key=lambda each: (int(each.get("value") or 0), each["metadata"]["name"]), default=None)

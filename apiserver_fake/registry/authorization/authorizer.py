@@ -1,0 +1,272 @@
+"""May this identity do that? Decided twice: before the body is read, and inside the commit.
+
+`authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs
+inside the commit on the current object: field masks, and the node rules that need the body.
+
+The table is guarantees 8.3, deny by default: the roles stand in `roles.yaml` and, for controllers, in their folders.
+Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by those rules alone that name them: `*`
+never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
+
+Beside the table stands RBAC (`rbac`), for callers from outside: what the table does not allow them, or only in part,
+roles and bindings may. Components call without a policy; nothing widens what they may. Unbind is asked of the table
+alone. Source: decision 0031.
+"""
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from pathlib import Path
+
+from apiserver_fake.registry.authorization.field_masks import check_changes, check_mask
+from apiserver_fake.registry.authorization.node import (
+    NODE_TEXT,
+    Listing,
+    admit_node,
+    is_slice_of,
+    may_node,
+    may_slices_of,
+)
+from apiserver_fake.registry.policy import Attributes, Policy, forbidden_text
+from apiserver_fake.registry.strategy import Lookup, WriteContext, delete_options
+from services.api.errors import Forbidden
+from services.api.identity import DRIVERS_GROUP, Identity, StageFields, may_change
+from services.api.meta import Document
+from services.api.wire import Request
+from services.runtime.roles import CLAIM_FOLDER, Role, Rule, controller_roles, read_roles
+
+_SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
+
+
+_added: list[Role] = []
+
+
+@cache
+def roles() -> tuple[Role, ...]:
+    """Return every role there is."""
+    own = read_roles(Path(__file__).with_name("roles.yaml"))
+    return (*own, *controller_roles(), *controller_roles(CLAIM_FOLDER), *_added)
+
+
+def add_roles(more: Iterable[Role]) -> None:
+    """Add roles of controllers that are no part of keplab, before the first request of this process. Raises:
+    ValueError naming a user who has a role already."""
+    for role in more:
+        if any(role.user == known.user for known in roles()):
+            raise ValueError(f"{role.user} has a role already")
+        _added.append(role)
+        roles.cache_clear()
+        rules_of.cache_clear()
+
+
+def verb_of(request: Request) -> str:
+    """Return the verb that is authorized: `create` on `pods/binding` is the special verb `bind`."""
+    if request.resource == "nodetokens":
+        return "token"
+    if request.resource == "statehash":
+        return "statehash"
+    if request.verb == "create":
+        return _SPECIAL_VERBS.get(request.subresource, "create")
+    return "deletecollection" if request.is_of_collection else request.verb
+
+
+def authorize(
+    identity: Identity, request: Request, lookup: Lookup, listing: Listing, policy: Policy | None = None
+) -> str:
+    """Return when the identity may try that, whatever the body says; the text is which RBAC binding allows it, if one.
+
+    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: what RBAC
+    objects say; None for components of the mesh.
+    Raises: Forbidden, for nodes with one constant text.
+    """
+    if identity.node:
+        if may_node(identity.node, request, lookup, listing):
+            return ""
+    elif rule_for(identity, request, lookup) is not None:
+        return ""
+    if policy is None or _is_of_the_table_alone(request):
+        raise Forbidden(NODE_TEXT) if identity.node else _forbidden(identity, request)
+    decision = policy.decide(identity, attributes_of(request))
+    if not decision.allowed:
+        raise Forbidden(NODE_TEXT) if identity.node else _forbidden(identity, request, decision.reason)
+    return decision.reason
+
+
+def rule_name(identity: Identity, request: Request, lookup: Lookup) -> str:
+    """Return what of the mesh's own rules allows the request, for the audit log; "" for none of them."""
+    if identity.node:
+        return f"mesh: rules of node {identity.node}"
+    rule = rule_for(identity, request, lookup)
+    return f'mesh: rule "{rule.name}"' if rule is not None else ""
+
+
+def _is_of_the_table_alone(request: Request) -> bool:
+    return request.subresource == "unbind" or request.resource in ("nodetokens", "statehash")
+
+
+def attributes_of(request: Request) -> Attributes:
+    """Return what RBAC is asked, about the group that the caller named: a watch or list of one name is about that
+    object."""
+    plural, _, group = request.resource.partition(".")
+    if request.api_version:
+        group = request.api_version.rpartition("/")[0]
+    name = request.name
+    if not name and request.verb in ("list", "watch", "deletecollection"):
+        terms = [term for term in request.field_selector.split(",") if term.startswith("metadata.name=")]
+        name = terms[0].partition("=")[2].lstrip("=") if len(terms) == 1 else ""
+    verb = "deletecollection" if request.is_of_collection else request.verb
+    return Attributes(verb, group, plural, request.subresource, name, request.namespace)
+
+
+def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | None:
+    """Return the rule that allows the request, the one with the widest mask first; None when there is none."""
+    if identity.user.startswith("system:node:"):
+        return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
+    verb = verb_of(request)
+    wanted = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+    for rule in rules_of(identity.user, identity.groups):
+        if (
+            verb in rule.verbs
+            and _covers(rule.resources, wanted, request)
+            and _is_there(rule, identity, request, lookup)
+        ):
+            return rule
+    return None
+
+
+@lru_cache(maxsize=4096)
+def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return what an identity may do, those rules first whose mask is wider."""
+    mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
+    return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
+
+
+def _has(role: Role, user: str, groups: tuple[str, ...]) -> bool:
+    if role.user.startswith("group:"):
+        return role.user[6:] in groups
+    if DRIVERS_GROUP in groups:
+        return False  # a driver may be called like a controller, and is none
+    return role.user == user or (role.user == "user:*" and user.startswith("user:") and len(user) > 5)
+
+
+def _covers(resources: tuple[str, ...], wanted: str, request: Request) -> bool:
+    if wanted in resources:
+        return True
+    if request.resource in ("nodetokens", "statehash"):
+        return False
+    if request.subresource:
+        return f"*/{request.subresource}" in resources
+    return "*" in resources or ("*-secrets" in resources and request.resource != "secrets")
+
+
+def _is_there(rule: Rule, identity: Identity, request: Request, lookup: Lookup) -> bool:
+    match rule.where:
+        case "own":
+            return _owns_namespace(identity, request, lookup)
+        case "lease":
+            # A create may carry its name in the body alone; `admit` looks again.
+            return request.namespace == "kube-system" and (
+                _is_own_lease(identity, request.name) or (request.verb == "create" and not request.name)
+            )
+        case "node":
+            return identity.on_node != "" and may_slices_of(identity.on_node, request, lookup)
+        case "host":
+            return _is_hosted(identity, request, lookup)
+    return True
+
+
+def _is_hosted(identity: Identity, request: Request, lookup: Lookup) -> bool:
+    """Whether stages of that host change such objects at all, and this one is its node or bound to one of them."""
+    if request.subresource or _staged(identity, request) is None:
+        return False
+    if request.resource == "nodes":
+        return identity.hosting.has(request.name)
+    pod = lookup(request.resource, request.namespace, request.name)
+    return identity.hosting.has(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _staged(identity: Identity, request: Request) -> StageFields | None:
+    stages = identity.hosting.stages
+    return stages.nodes if request.resource == "nodes" else stages.pods
+
+
+def _owns_namespace(identity: Identity, request: Request, lookup: Lookup) -> bool:
+    """Whether a user owns the namespace: it has the user's name, or the label `emulation/owner` with it."""
+    user = identity.user.removeprefix("user:")
+    name = request.name if request.resource == "namespaces" else request.namespace
+    if not name:
+        return False
+    if name == user:
+        return True
+    namespace = lookup("namespaces", "", name)
+    return namespace is not None and (namespace["metadata"].get("labels") or {}).get("emulation/owner") == user
+
+
+def _is_own_lease(identity: Identity, name: str) -> bool:
+    if identity.user == "system:kube-scheduler":
+        # One lease for itself and one for each profile, named as pods name it (kubelet-unbinding 4.6).
+        return bool(name) and "controller" not in name
+    own = identity.user.rpartition(":")[2]
+    return name == own or name.startswith(f"{own}-") or name == "kube-controller-manager"
+
+
+def _forbidden(identity: Identity, request: Request, reason: str = "") -> Forbidden:
+    return forbidden_action(identity, attributes_of(request), reason)
+
+
+def forbidden_action(identity: Identity, asked: Attributes, reason: str = "") -> Forbidden:
+    """Return the refusal of an action in upstream's words."""
+    text = forbidden_text(identity, asked) + (f": {reason}" if reason else "")
+    if asked.path:
+        return Forbidden(f"forbidden: {text}")
+    resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    subject = f'{resource} "{asked.name}"' if asked.name else resource
+    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    said = {name: value for name, value in details.items() if value}
+    return Forbidden(f"{subject} is forbidden: {text}", details=said)
+
+
+def _allows(policy: Policy, identity: Identity, request: Request) -> bool:
+    return not _is_of_the_table_alone(request) and policy.decide(identity, attributes_of(request)).allowed
+
+
+def admit(identity: Identity, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
+    """Return when this identity may make exactly this change.
+
+    `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does not
+    contain; for nodes the constant text. Conflict `StaleBinding` for a status of an earlier binding.
+    """
+    policy = None if identity.node else ctx.policy
+    if policy is not None and _allows(policy, identity, request):
+        return  # roles and bindings know no masks; what the table alone allows keeps its own
+    if identity.node:
+        admit_node(identity.node, request, old, new, ctx)
+        return
+    rule = rule_for(identity, request, ctx.lookup)
+    if rule is None:
+        raise _forbidden(identity, request)
+    if rule.where == "node" and not is_slice_of(identity.on_node, old, new, ctx):
+        raise _forbidden(identity, request)
+    if new is None:
+        _check_preconditions(rule, identity, request, ctx)
+    elif old is None:
+        if rule.where == "lease" and not _is_own_lease(identity, new["metadata"].get("name") or ""):
+            raise _forbidden(identity, request)
+    elif rule.where == "host":
+        fields = _staged(identity, request)
+        assert fields is not None, "the rule asked for it"
+        check_changes(identity, request, old, new, lambda *change: may_change(fields, *change))
+    elif rule.may_change:
+        check_mask(identity, request, rule, old, new)
+
+
+def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:
+    if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
+        return
+    options = delete_options(request)
+    wanted = (("uid", "uid", options.uid), ("rv", "resourceVersion", options.resource_version))
+    if missing := [field for need, field, value in wanted if need in rule.needs and not value]:
+        names = " and ".join(missing)
+        raise Forbidden(
+            f'{request.resource} "{request.name}" is forbidden: User "{identity.user}" must name the {names} '
+            "it deletes as a precondition",
+            details={"name": request.name, "kind": request.resource.partition(".")[0]},
+        )

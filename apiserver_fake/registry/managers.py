@@ -1,0 +1,64 @@
+"""What the write path asks of `metadata.managedFields`: who has which fields after a create, an update, an apply.
+
+Rules of managers are an extension; a server without it keeps none and refuses to apply.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+from services.api.errors import ApiError
+from services.api.meta import Document
+
+STATUS, SCALE = "status", "scale"
+
+
+class Applied(NamedTuple):
+    """What an apply makes of an object, and its `managedFields` then."""
+
+    document: Document
+    managers: list[Document]
+
+
+class FieldManagers(Protocol):
+    """The managers of one object during one write."""
+
+    def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
+        """Return the `managedFields` of a new object, [] for none; `sent`: those that its creator sent."""
+        ...
+
+    def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
+        """Return the `managedFields` of a changed object; [] for none."""
+        ...
+
+    def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
+        """Return what applying the configuration makes of the object. Raises: ApiError."""
+        ...
+
+
+class NoManagers:
+    """Managers of a server that keeps none."""
+
+    def created(self, sent: Any, new: Document, wall_s: float) -> list[Document]:
+        """Return []."""
+        return []
+
+    def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
+        """Return []."""
+        return []
+
+    def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:
+        """Raise ApiError: nothing can be applied without managers."""
+        raise ApiError(
+            "apply patches are not supported: this server keeps no field managers",
+            reason="UnsupportedMediaType",
+            code=415,
+        )
+
+
+_NONE: Final = NoManagers()
+
+
+def no_managers(*about: object) -> FieldManagers:
+    """Return managers that keep nothing, whatever the write is about."""
+    return _NONE

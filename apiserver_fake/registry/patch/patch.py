@@ -1,0 +1,283 @@
+"""The three kinds of patch: JSON merge (RFC 7386), JSON patch (RFC 6902) and strategic merge.
+
+None of them changes what it is given. Results share every part that the patch did not touch with the
+document they came from, because copying whole trees was the costliest thing a write did. Which lists a strategic merge
+patch merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
+"""
+
+from operator import methodcaller
+from typing import Any
+
+from apiserver_fake.registry.errors import type_name, unprocessable
+from apiserver_fake.registry.patch.json_patch import json_patch
+from apiserver_fake.registry.schema.schemas import ANYTHING, Shape
+from services.api.errors import BadRequest, Invalid, UnsupportedMediaType
+from services.api.meta import Document
+
+_ORDER = "$setElementOrder/"
+_DELETE_VALUES = "$deleteFromPrimitiveList/"
+
+
+_is_directive = methodcaller("startswith", "$")
+
+
+def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = ANYTHING) -> dict[str, Any]:
+    """Return `document` with Kubernetes' strategic merge applied.
+
+    Directives: `$patch` (delete, replace, merge), `$retainKeys`, `$setElementOrder/…`,
+    `$deleteFromPrimitiveList/…`; null removes. Merged lists keep the patch's order for the elements it
+    names and the document's for the others; a new element comes before those of the document that it
+    cannot be compared with, as upstream does. Raises: Invalid for directives that make no sense.
+    """
+    directive = patch.get("$patch")
+    if directive is not None:
+        if directive == "delete":
+            return {}
+        if directive == "replace":
+            return _clean_object(patch, shape)
+        if directive != "merge":
+            raise unprocessable(f"Unknown patch type: {directive}")
+    result = dict(document) if isinstance(document, dict) else {}
+    fields = shape.fields or {}
+    if not any(map(_is_directive, patch)):
+        for name, value in patch.items():
+            if value is None:
+                result.pop(name, None)
+            elif isinstance(value, dict | list):
+                result[name] = _merge_value(result.get(name), value, fields.get(name, ANYTHING))
+            else:
+                result[name] = value
+        return result
+    if "$retainKeys" in patch:
+        _retain(result, patch)
+    for name, value in patch.items():
+        if name in ("$patch", "$retainKeys"):
+            continue
+        if name.startswith(_ORDER):
+            field = name[len(_ORDER) :]
+            if field not in patch and isinstance(result.get(field), list):
+                _reorder(result, field, value, fields.get(field, ANYTHING), result[field])
+        elif name.startswith(_DELETE_VALUES):
+            field = name[len(_DELETE_VALUES) :]
+            if isinstance(result.get(field), list):
+                doomed = {repr(each) for each in _list(value, name)}
+                result[field] = [each for each in result[field] if repr(each) not in doomed]
+        elif value is None:
+            result.pop(name, None)
+        else:
+            member = fields.get(name, ANYTHING)
+            before = result.get(name)
+            result[name] = _merge_value(before, value, member)
+            order = patch.get(_ORDER + name)
+            if order is not None and isinstance(result[name], list):
+                _reorder(result, name, order, member, before if isinstance(before, list) else [])
+    return result
+
+
+def _merge_value(before: Any, value: Any, shape: Shape) -> Any:
+    if not before and isinstance(value, dict | list) and _is_content(value, shape):
+        return value
+    if isinstance(value, dict):
+        if shape.is_replaced:
+            return _clean(value, shape)
+        return strategic_merge_patch(before, value, shape)
+    if isinstance(value, list):
+        if shape.is_merged:
+            return _merge_list(before if isinstance(before, list) else [], value, shape)
+        return _clean(value, shape)
+    return value
+
+
+def _is_content(value: Any, shape: Shape) -> bool:
+    """Whether a patch's value stands for itself where nothing was: no directives, no nulls, no key twice."""
+    if isinstance(value, dict):
+        fields = shape.fields or {}
+        for name, member in value.items():
+            if member is None or name.startswith("$"):
+                return False
+            if isinstance(member, dict | list) and not _is_content(member, fields.get(name, ANYTHING)):
+                return False
+        return True
+    if shape.is_merged:
+        key = shape.merge_key
+        if not key or not all(isinstance(each, dict) and isinstance(each.get(key), str) for each in value):
+            return False
+        if len({each[key] for each in value}) < len(value):
+            return False
+    item = shape.items or ANYTHING
+    return all(_is_content(each, item) for each in value if isinstance(each, dict | list))
+
+
+def _merge_list(before: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
+    if not shape.merge_key:
+        merged = list(before)
+        known = {repr(each) for each in before}
+        for value in patch:
+            if isinstance(value, dict | list):
+                raise unprocessable("a list of plain values was patched with objects")
+            if repr(value) not in known:
+                known.add(repr(value))
+                merged.append(value)
+        return _in_order(merged, patch, before, "")
+    key, item = shape.merge_key, shape.items or ANYTHING
+    merged_plainly = _merge_keyed(before, patch, key, item)
+    if merged_plainly is not None:
+        return merged_plainly
+    if any(isinstance(each, dict) and each.get("$patch") == "replace" for each in patch):
+        # `{"$patch": "replace"}` among the elements: the others are the new list.
+        return [_clean(each, item) for each in patch if not (isinstance(each, dict) and each.get("$patch"))]
+    kept: dict[str, Any] = {}
+    for position, each in enumerate(before):
+        has_key = isinstance(each, dict) and key in each
+        kept[repr(each[key]) if has_key else f"#{position}"] = each
+    named: list[Any] = []
+    for each in patch:
+        if not isinstance(each, dict) or key not in each:
+            raise unprocessable(f"map: {type_name(each)} does not contain declared merge key: {key}")
+        value = repr(each[key])
+        if each.get("$patch") == "delete":
+            kept.pop(value, None)
+            continue
+        kept[value] = _merge_value(kept.get(value), each, item)
+        named.append(each)
+    return _in_order(list(kept.values()), named, before, key)
+
+
+def _merge_keyed(before: list[Any], patch: list[Any], key: str, item: Shape) -> list[Any] | None:
+    """Return the merged list where every element has a text of its own as key and no directive; else None."""
+    place: dict[str, int] = {}
+    for position, each in enumerate(before):
+        name = each.get(key) if isinstance(each, dict) else None
+        if not isinstance(name, str) or name in place:
+            return None
+        place[name] = position
+    changed: dict[str, Any] = {}
+    for each in patch:
+        name = each.get(key) if isinstance(each, dict) and "$patch" not in each else None
+        if not isinstance(name, str) or name in changed:
+            return None
+        at = place.get(name)
+        changed[name] = _merge_value(None if at is None else before[at], each, item)
+    ours = [(place.get(name, -1), each) for name, each in changed.items()]
+    merged: list[Any] = []
+    position = 0
+    for at, other in enumerate(before):
+        if other[key] in changed:
+            continue
+        while position < len(ours) and at >= ours[position][0]:
+            merged.append(ours[position][1])
+            position += 1
+        merged.append(other)
+    merged += [each for _, each in ours[position:]]
+    return merged
+
+
+def _reorder(result: dict[str, Any], name: str, order: Any, shape: Shape, before: list[Any]) -> None:
+    wanted = _list(order, _ORDER + name)
+    key = shape.merge_key
+    if key and not all(isinstance(each, dict) and key in each for each in wanted):
+        raise unprocessable(f"{_ORDER}{name}: every element needs {key}")
+    result[name] = _in_order(result[name], wanted, before, key)
+
+
+def _in_order(items: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Return `items`, those named by `wanted` in its order, the others slipped in where they stood in `before`."""
+    rank = {name: position for position, name in enumerate(_identities(wanted, key))}
+    named = list(zip(_identities(items, key), items, strict=True))
+    ours = sorted((each for each in named if each[0] in rank), key=lambda each: rank[each[0]])
+    if len(ours) == len(named):
+        return [each for _, each in ours]
+    place = {name: position for position, name in enumerate(_identities(before, key))}
+    merged: list[Any] = []
+    position = 0
+    for name, other in named:
+        if name in rank:
+            continue
+        at = place.get(name, -1)
+        while position < len(ours) and not 0 <= at < place.get(ours[position][0], -1):
+            merged.append(ours[position][1])
+            position += 1
+        merged.append(other)
+    return merged + [each for _, each in ours[position:]]
+
+
+def _identities(items: list[Any], key: str) -> list[str]:
+    return [repr(each.get(key)) if key and isinstance(each, dict) else repr(each) for each in items]
+
+
+def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:
+    retained = _list(patch["$retainKeys"], "$retainKeys")
+    if missing := [n for n in patch if not n.startswith("$") and patch[n] is not None and n not in retained]:
+        raise unprocessable(f"The retainKeys list must contain all fields present in the patch: {', '.join(missing)}")
+    for name in [name for name in result if name not in retained]:
+        del result[name]
+
+
+def _clean(value: Any, shape: Shape) -> Any:
+    """Return a patch's value as content: without directives and nulls."""
+    if isinstance(value, dict):
+        return _clean_object(value, shape)
+    if isinstance(value, list):
+        item = shape.items or ANYTHING
+        return [_clean(each, item) for each in value if not (isinstance(each, dict) and each.get("$patch") == "delete")]
+    return value
+
+
+def _clean_object(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    fields = shape.fields or {}
+    return {
+        name: _clean(member, fields.get(name, ANYTHING))
+        for name, member in value.items()
+        if member is not None and not name.startswith(("$patch", "$retainKeys", _ORDER, _DELETE_VALUES))
+    }
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise unprocessable(f"{name} must be a list, not {type_name(value)}")
+    return value
+
+
+def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, kind: str) -> Document:
+    """Return `document` patched.
+
+    `patch_type`: merge, strategic or json; `shape`: the type of the document. Raises: BadRequest for a patch of the
+    wrong form, Invalid (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.
+    """
+    if patch_type == "json":
+        try:
+            result = json_patch(document, patch)
+        except Invalid as error:
+            # Which operation failed is not named: apiserver handlers/patch.go answers with the generic text alone.
+            raise Invalid(error.message) from error
+    elif patch_type in ("merge", "strategic"):
+        if not isinstance(patch, dict):
+            raise BadRequest(f"a {patch_type} patch must be a JSON object, not {type_name(patch)}")
+        if patch_type == "merge":
+            result = merge_patch(document, patch)
+        else:
+            result = strategic_merge_patch(document, patch, shape)
+    else:
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include: "
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, "
+            "application/apply-patch+yaml"
+        )
+    if not isinstance(result, dict):
+        raise unprocessable(f"the patched {kind} is {type_name(result)}, not an object")
+    return result
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return `target` with RFC 7386's merge applied: null removes, objects merge, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = merge_patch(result.get(name), value)
+        else:
+            result[name] = value
+    return result

@@ -1,0 +1,82 @@
+"""What one write waits for, and what webhooks have answered it: the memory between its attempts (decision 0032, 0088).
+
+A write is evaluated without waiting. Where it needs the answer of a webhook it stops with the question; the question is
+put to the webhook outside of the commit, and the write is tried again with the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from apiserver_fake.registry.conversion import Conversion
+from services.api.errors import ApiError
+from services.api.meta import Document
+
+
+class Unanswered(ApiError):
+    """A write waits for what a webhook says; no answer to any caller. `question`: what makes it the same question."""
+
+    def __init__(self, text: str, question: Any) -> None:
+        super().__init__(text)
+        self.question = question
+
+    def beside(self, refused: ApiError) -> ApiError:
+        """Return the refusal of a webhook with what admission had said before."""
+        refused.warnings, refused.audit = (*self.warnings, *refused.warnings), {**self.audit, **refused.audit}
+        return refused
+
+
+class Unconverted(Unanswered):
+    """A write waits for objects in another version."""
+
+    def __init__(self, conversion: Conversion, documents: list[Document]) -> None:
+        super().__init__("the write waits for a conversion webhook", (conversion, documents))
+        self._conversion, self._documents = conversion, documents
+
+    async def answer(self) -> list[Document] | ApiError:
+        """Return the converted objects, or why they cannot be converted."""
+        try:
+            return await self._conversion(self._documents)
+        except ApiError as error:
+            return error
+
+
+class Session:
+    """What webhooks have said in the course of one write, and what that write gave a new object at first.
+
+    `wall_s`: the time of the write, the same in every attempt, as are `uid` and `name`: the object that is committed is
+    the one that was asked about. `pending`: what the last attempt stopped at. `is_rehearsing`: the write is tried on a
+    state that will not be stored.
+    """
+
+    def __init__(self, wall_s: float) -> None:
+        self.wall_s = wall_s
+        self.uid = self.name = ""
+        self.is_rehearsing = False
+        self.pending: Unanswered | None = None
+        self._answers: list[tuple[Any, Any]] = []
+
+    def ask(self, unanswered: Unanswered) -> Any:
+        """Return the answer to exactly this question. Raises: Unanswered when it was not asked yet."""
+        for question, answer in self._answers:
+            if question == unanswered.question:
+                return answer
+        self.pending = unanswered
+        raise unanswered
+
+    def learn(self, unanswered: Unanswered, answer: Any) -> None:
+        """Keep an answer."""
+        self._answers.append((unanswered.question, answer))
+
+
+def converted(conversion: Conversion, documents: list[Document], session: Session | None) -> list[Document]:
+    """Return objects in another version during a write. Raises: Unanswered where a webhook has to be asked first,
+    ApiError for what cannot be converted."""
+    if conversion.rule is not None:
+        return conversion.rule(documents)
+    if session is None:
+        raise ApiError("conversion webhooks are not called during this write")
+    answer = session.ask(Unconverted(conversion, documents))
+    if isinstance(answer, ApiError):
+        raise answer
+    return cast("list[Document]", answer)

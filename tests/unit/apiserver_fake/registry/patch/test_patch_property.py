@@ -1,0 +1,72 @@
+"""The shortcuts of patches and of types say what the long way says."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import apiserver_fake.registry.patch.patch as strategic_merge
+from apiserver_fake.registry.schema import schemas
+from apiserver_fake.registry.schema.schemas import _conform, _strict_type, conform, shape_of
+from services.api.errors import ApiError
+
+TIMES = st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000006Z", "2026-02-30T00:00:00Z", "soon", 5])
+STATUS = st.fixed_dictionaries(
+    {},
+    optional={
+        "phase": st.sampled_from(["Pending", "Running", None, 7]),
+        "conditions": st.lists(
+            st.fixed_dictionaries(
+                {"type": st.sampled_from(["Ready", "Initialized", "PodScheduled"])},
+                optional={"status": st.sampled_from(["True", "False", None]), "lastTransitionTime": TIMES},
+            ),
+            max_size=4,
+        ),
+        "podIPs": st.lists(st.fixed_dictionaries({"ip": st.sampled_from(["10.0.0.1", "10.0.0.2"])}), max_size=3),
+        "containerStatuses": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.just("main")}, optional={"restartCount": st.sampled_from([0, "no", True])}
+            )
+        ),
+        "somethingNew": st.none() | st.integers() | st.just({"$patch": "delete"}),
+    },
+)
+POD = shape_of("v1", "Pod")
+
+
+@given(STATUS, STATUS)
+def test_a_patch_that_stands_for_itself_gives_what_merging_it_gives(before, change):
+    shortcuts = strategic_merge._is_content, strategic_merge._merge_keyed
+    document, wanted = {"status": before}, {"status": change}
+    quick = strategic_merge.strategic_merge_patch(document, wanted, POD)
+    strategic_merge._is_content, strategic_merge._merge_keyed = (lambda *_: False), (lambda *_: None)
+    try:
+        slow = strategic_merge.strategic_merge_patch(document, wanted, POD)
+    finally:
+        strategic_merge._is_content, strategic_merge._merge_keyed = shortcuts
+
+    assert quick == slow
+
+
+@given(STATUS)
+def test_what_the_strict_type_takes_is_left_as_it_is_by_the_walk(status):
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": status}
+    try:
+        msgspec.convert(document, _strict_type(POD))
+    except msgspec.ValidationError:
+        return
+
+    assert _conform(POD, document, None, "", [], False) is document
+
+
+def test_what_the_strict_type_does_not_take_is_put_right_or_refused():
+    assert conform(POD, "v1", "Pod", {"metadata": {"creationTimestamp": None}}) == {"metadata": {}}
+    with pytest.raises(ApiError, match="cannot unmarshal"):
+        conform(POD, "v1", "Pod", {"spec": {"containers": "none"}})
+
+
+def test_a_type_that_contains_itself_has_no_strict_type():
+    inner = schemas.Shape("object", fields={})
+    inner.fields["again"] = inner
+
+    assert _strict_type(inner) is None
