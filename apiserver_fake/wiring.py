@@ -12,6 +12,7 @@ from apiserver_fake.registry.accounts import ServiceAccounts
 from apiserver_fake.registry.authorization.access import Access
 from apiserver_fake.registry.authorization.authentication import TokenFile, read_tokens
 from apiserver_fake.registry.authorization.authorizer import add_roles
+from apiserver_fake.registry.switches import ApiServerSwitches
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal
 from apiserver_fake.storage.memory import end_for_memory
@@ -260,7 +261,8 @@ def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:
 
 def _unbinds(switches: Switches) -> bool:
     """Whether kubelets unbind pods: clients without that feature do not know the session of a kubelet."""
-    return switches.flag("PodUnbinding") and switches.choice("kubelet.on_reject") in UNBINDS
+    own = switches.of(ApiServerSwitches)
+    return own.pod_unbinding and own.on_reject in UNBINDS
 
 
 def _text_of(path: str) -> str:

@@ -1,8 +1,10 @@
-"""The switches that the claim controller reads, as one typed view."""
+"""The switches that the claim controller reads, as typed views."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from services.api.switches import switch
+from services.reconcile.manager_switches import ManagerSwitches
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class ClaimSwitches:
     owner_check_s: float = switch("rc.owner_check_interval")
     owner_deletion: str = switch("owner_deletion")
     has_taint_rules: bool = switch("DRADeviceTaintRules")
+    has_taints: bool = switch("DRADeviceTaints")
 
     @property
     def takes_unbound(self) -> bool:
@@ -50,3 +53,7 @@ class ClaimSwitches:
     def looks_again(self) -> bool:
         """Whether workloads are looked up again after a while without an event."""
         return self.design != "rc_never"
+
+
+VIEWS: Final = (ClaimSwitches, ManagerSwitches)
+"""All views that the claim controller reads."""

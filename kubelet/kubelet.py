@@ -49,7 +49,7 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
-from kubelet.runtime.reported import BEGAN, reported_record, taken_over
+from kubelet.runtime.reported import reported_record, taken_over
 from kubelet.runtime.resources import aligned, is_same, overlaid
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
@@ -61,6 +61,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from kubelet.volumes.manager import VolumeManager
 from services.api.kinds.node import Node
+from services.api.kinds.pod import BEGAN
 from services.api.meta import Document, Key
 from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts

@@ -7,6 +7,7 @@ import msgspec
 
 from services.api.features.declared import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE, RESTART_ALL, default_gates
 from services.api.switches import switch
+from services.api.unbind import UnbindSwitches
 
 
 class PolicyForm(msgspec.Struct, frozen=True):
@@ -123,3 +124,34 @@ def declarable_gates(switches: KubeletSwitches) -> dict[str, bool]:
 def _patterns(text: str) -> tuple[str, ...]:
     """Return the reasons of `A+B`; empty for `all`."""
     return () if text == "all" else tuple(part for part in text.split("+") if part)
+
+
+@dataclass(frozen=True)
+class PolicySwitches:
+    """Policies of all nodes at once, so that arms of one scenario can differ in them (kubelet 11); "" where each node's
+    definition says its own. The fields are the definition's."""
+
+    topology_policy: str = switch("topology.policy")
+    topology_scope: str = switch("topology.scope")
+    cpu_policy: str = switch("cpu.policy")
+    memory_policy: str = switch("memory.policy")
+
+
+@dataclass(frozen=True)
+class OptionSwitches:
+    """Options of those policies, likewise."""
+
+    topology_options: str = switch("topology.options")
+    cpu_options: str = switch("cpu.options")
+
+
+@dataclass(frozen=True)
+class CpuOptionGates:
+    """Which options of the CPU manager may be used, by how mature they are."""
+
+    alpha: bool = switch("CPUManagerPolicyAlphaOptions")
+    beta: bool = switch("CPUManagerPolicyBetaOptions")
+
+
+VIEWS: Final = (KubeletSwitches, PolicySwitches, OptionSwitches, CpuOptionGates, UnbindSwitches)
+"""All views that a kubelet reads."""

@@ -1,8 +1,16 @@
 """The switches that the scheduler reads, as typed views: one for each group of modules that ask the same."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from services.api.switches import switch
+from services.dra.features import Features
+
+PERCENTAGE: Final = "scheduler.percentage_of_nodes_to_score"
+BACKOFF_INITIAL: Final = "scheduler.backoff_initial_s"
+BACKOFF_MAX: Final = "scheduler.backoff_max_s"
+REPORT_DELAY: Final = "preenqueue_report.delay_s"
+"""What a configuration file says as well: a switch counts where it is set."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +120,98 @@ class AsyncCallSwitches:
     burst: int = switch("async_api.burst")
     sharing: str = switch("async_api.client")
     parallelism: int = switch("async_api.parallelism")
+
+
+@dataclass(frozen=True)
+class ResizeSwitches:
+    """Of the preemption for deferred resizes."""
+
+    accounting: str = switch("resize.accounting")
+    reserved_space: str = switch("resize.reserved_space")
+    generation: str = switch("resize.generation")
+    retry_scope: str = switch("resize.retry_scope")
+    retry_period_s: float = switch("resize.retry_period_s")
+    update_order: str = switch("resize.update_order")
+    group_member: str = switch("resize.group_member")
+    supersede: str = switch("resize.supersede")
+    counts_allocated: bool = switch("resize.reprieve_uses_allocated")
+    adjusts_pod_count: bool = switch("resize.adjust_pod_count")
+    reserved_by: str = switch("resize.reserved_by")
+    is_on: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
+    parked_wakeup: str = switch("resize.parked_wakeup")
+    double_preemption: str = switch("resize.double_preemption")
+
+
+@dataclass(frozen=True)
+class PluginSwitches:
+    """Of plugins, most of which ask one thing."""
+
+    scores_capacity: bool = switch("StorageCapacityScoring")
+    compares_tolerations: bool = switch("TaintTolerationComparisonOperators")
+    balanced_formula: str = switch("balanced.formula")
+    bind_precondition: str = switch("bind.precondition")
+    exclusion: str = switch("scheduler.exclusion")
+    scoring_strategy: str = switch("scheduler.scoring_strategy")
+    gates_message: str = switch("preenqueue_report.gates_message")
+    has_faithful_hints: bool = switch("interpodaffinity.faithful_hints")
+
+
+@dataclass(frozen=True)
+class WorldSwitches:
+    """Of the kinds that are followed, and of the plugins that run by default."""
+
+    has_taint_rules: bool = switch("DRADeviceTaintRules")
+    numa_scheduler: str = switch("numa_scheduler")
+    has_declared_features: bool = switch("NodeDeclaredFeatures")
+
+
+@dataclass(frozen=True)
+class BinderSwitches:
+    """Of the binding cycle."""
+
+    says_expectations: bool = switch("NominatedNodeNameForExpectation")
+
+
+@dataclass(frozen=True)
+class ConfigurationSwitches:
+    """Of what a configuration file may say as well; the file counts unless a switch is set."""
+
+    percentage: int = switch(PERCENTAGE)
+    backoff_initial_s: float = switch(BACKOFF_INITIAL)
+    backoff_max_s: float = switch(BACKOFF_MAX)
+    report_delay_s: float = switch(REPORT_DELAY)
+
+
+@dataclass(frozen=True)
+class ReportSwitches:
+    """Of reports of rejections at PreEnqueue. `qps` 0: reports share the limit of all other calls."""
+
+    is_on: bool = switch("SchedulerPreEnqueuePodStatus")
+    model: str = switch("preenqueue_report.model")
+    delay_s: float = switch(REPORT_DELAY)
+    clear_delay_s: float = switch("preenqueue_report.clear_delay_s")
+    delay_scope: str = switch("preenqueue_report.delay_scope")
+    on_other_plugin_rejects: str = switch("preenqueue_report.on_other_plugin_rejects")
+    reason: str = switch("preenqueue_report.reason")
+    condition: str = switch("preenqueue_report.condition")
+    target: str = switch("preenqueue_report.target")
+    qps: float = switch("preenqueue_report.qps")
+
+
+VIEWS: Final = (
+    SchedulerSwitches,
+    PreemptionSwitches,
+    EvictionSwitches,
+    ReservationSwitches,
+    DraSwitches,
+    GangSwitches,
+    AsyncCallSwitches,
+    ResizeSwitches,
+    PluginSwitches,
+    WorldSwitches,
+    BinderSwitches,
+    ConfigurationSwitches,
+    ReportSwitches,
+    Features,
+)
+"""All views that the scheduler reads."""

@@ -10,6 +10,7 @@ import msgspec
 
 from apiserver_fake.registry.decode import decode_object
 from apiserver_fake.registry.errors import method_not_allowed
+from apiserver_fake.registry.switches import ApiServerSwitches
 from apiserver_fake.registry.validation.formats import quoted
 from apiserver_fake.storage.store import Staged
 from services.api.errors import BadRequest, Forbidden, NotFound
@@ -23,7 +24,7 @@ SUBRESOURCE = "raw"
 
 def check_raw(identity: Identity, switches: Switches) -> None:
     """Refuse those who may not write past admission, whatever roles say. Raises: Forbidden."""
-    if not switches.flag("store.raw"):
+    if not switches.of(ApiServerSwitches).writes_raw:
         raise Forbidden("writing past admission needs the switch store.raw=true, which is false")
     if MASTERS_GROUP not in identity.groups:
         raise Forbidden(f"writing past admission is for administrators ({MASTERS_GROUP}), not {identity.user}")

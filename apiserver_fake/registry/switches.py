@@ -1,8 +1,10 @@
 """The switches that the API server reads, by what each decides."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from services.api.switches import switch
+from services.api.unbind import UnbindSwitches
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ApiServerSwitches:
     restart_all_containers: bool = switch("RestartAllContainersOnContainerExits")
     toleration_comparison: bool = switch("TaintTolerationComparisonOperators")
     release: str = switch("emulate.version")
+    on_reject: str = switch("kubelet.on_reject")
+    writes_raw: bool = switch("store.raw")
     enforce_exclusion: bool = switch("apiserver.enforce_exclusion")
     bind_precondition: str = switch("bind.precondition")
     double_allocation_guard: str = switch("dra.double_allocation_guard")
@@ -64,3 +68,7 @@ class ApiServerSwitches:
 
 NO_GATES = ApiServerSwitches(pod_group_preemption_policy=False, toleration_comparison=False)
 """For rules that are checked where no feature gate widens them."""
+
+
+VIEWS: Final = (ApiServerSwitches, UnbindSwitches)
+"""All views that the API server reads."""

@@ -327,4 +327,6 @@ def _build(switches: Switches) -> Controller:
     )
 
 
-CONTROLLER = Registration("device-taint-eviction", _build, is_wanted=lambda switches: switches.flag("DRADeviceTaints"))
+CONTROLLER = Registration(
+    "device-taint-eviction", _build, is_wanted=lambda switches: switches.of(ClaimSwitches).has_taints
+)

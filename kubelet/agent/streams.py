@@ -38,6 +38,7 @@ from kubelet.runtime.shell.running import Show, drive
 from kubelet.runtime.shell.surroundings import surround
 from kubelet.view import KubeletContainer, KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
+from services.api.kinds.pod import RUN
 from services.api.meta import Document, Key
 from services.api.times import seconds_of
 from services.api.wire import Request, Response
@@ -550,8 +551,8 @@ def _refused_port(port: str, uid: str) -> str:
 
 def _is_annotated(target: Target) -> bool:
     annotations = target.pod.pod.metadata.annotations
-    own = f"keplab.dev/run.{target.container.name}"
-    return own in annotations or (target.container.kind == "main" and "keplab.dev/run" in annotations)
+    own = f"{RUN}.{target.container.name}"
+    return own in annotations or (target.container.kind == "main" and RUN in annotations)
 
 
 async def _while_running(target: Target | StagedTarget, work: "asyncio.Task[int]") -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Literal
 
 import msgspec
@@ -12,13 +13,13 @@ from kubelet.deviceplugin.emulated.plugin import DevicePlugin, check_plugins
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers
 from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.managers.node_machine import Definition, MachineDefinition
-from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
+from kubelet.managers.options import check_gates
 from kubelet.node.health import parse_node_faults
 from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
-from kubelet.switches import KubeletSwitches, declarable_gates
+from kubelet.switches import CpuOptionGates, KubeletSwitches, OptionSwitches, PolicySwitches, declarable_gates
 from services.api.features.declared import KubeletConfiguration, declared
 from services.api.kinds.node import Taint
 from services.api.metrics.usage import parse_curves
@@ -28,14 +29,6 @@ from services.api.switches import EMULATED, REGISTER, Switches, Value
 RUNTIME_FEATURES = frozenset(("UserNamespacesHostNetwork", "MountOptions"))
 """What the emulated container runtime can do, of what features depend on."""
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
-_POLICIES = {
-    "topology.policy": "topology_policy",
-    "topology.scope": "topology_scope",
-    "cpu.policy": "cpu_policy",
-    "memory.policy": "memory_policy",
-}
-_OPTIONS = {"topology.options": "topology_options", "cpu.options": "cpu_options"}
-"""Policies of all nodes at once, by switches: arms of one scenario can differ in them (kubelet 11)."""
 _EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 
 
@@ -318,8 +311,9 @@ def node_switches(node: NodeDefinition, switches: Switches) -> Switches:
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
     naming the node when that cannot be, or when a CPU option's feature gate is off."""
-    said: dict[str, Any] = {field: text for name, field in _POLICIES.items() if (text := switches.choice(name))}
-    said |= {field: parse_options(text) for name, field in _OPTIONS.items() if (text := switches.choice(name))}
+    policies, options = asdict(switches.of(PolicySwitches)), asdict(switches.of(OptionSwitches))
+    said: dict[str, Any] = {field: text for field, text in policies.items() if text}
+    said |= {field: parse_options(text) for field, text in options.items() if text}
     if "cpu_options" in said:
         said["full_pcpus_only"] = False
     if "topology_options" in said:
@@ -328,8 +322,8 @@ def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
     try:
         if said:
             changed.check()
-        switches = node_switches(node, switches)
-        check_gates(changed.all_cpu_options, alpha=switches.flag(ALPHA_GATE), beta=switches.flag(BETA_GATE))
+        gates = node_switches(node, switches).of(CpuOptionGates)
+        check_gates(changed.all_cpu_options, alpha=gates.alpha, beta=gates.beta)
     except ValueError as error:
         raise ValueError(f"node {node.name}: {error}") from None
     return changed

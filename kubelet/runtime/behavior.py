@@ -14,10 +14,7 @@ from kubelet.runtime import commands
 from kubelet.runtime.outcome import PATH, Written
 from kubelet.runtime.script import DONE, FOREVER, Hook, Script, ScriptError, parse_script
 from kubelet.view import KubeletContainer, KubeletPod, LifecycleHandler
-from services.api.kinds.pod import Pod
-
-ANNOTATION = "keplab.dev/run"
-
+from services.api.kinds.pod import RUN, Pod
 
 SERVERS = frozenset(
     (
@@ -83,7 +80,7 @@ def script_of(
 def _completes(pod: Pod, container: KubeletContainer, script: Script) -> bool:
     """Whether nothing is known of a container but that its pod is to end."""
     annotations = pod.metadata.annotations
-    is_said = ANNOTATION in annotations or f"{ANNOTATION}.{container.name}" in annotations
+    is_said = RUN in annotations or f"{RUN}.{container.name}" in annotations
     if script is not FOREVER or is_said or container.stdin or pod.spec.restart_policy == "Always":
         return False
     words = container.command + container.args
@@ -114,9 +111,9 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
     # One whose annotation cannot be read does what it would without.
     default = DONE if is_init and container.restart_policy != "Always" else FOREVER
     annotations = pod.metadata.annotations
-    text = annotations.get(f"{ANNOTATION}.{container.name}")
+    text = annotations.get(f"{RUN}.{container.name}")
     if text is None and not is_init and not is_ephemeral:
-        text = annotations.get(ANNOTATION)
+        text = annotations.get(RUN)
     if text is not None:
         try:
             return parse_script(text)
@@ -138,9 +135,9 @@ def spoken(
         (c for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers) if c.name == name), None
     )
     annotations = pod.metadata.annotations
-    if container is None or f"{ANNOTATION}.{name}" in annotations:
+    if container is None or f"{RUN}.{name}" in annotations:
         return None
-    if container in spec.containers and ANNOTATION in annotations:
+    if container in spec.containers and RUN in annotations:
         return None
     if container.stdin:
         return ()  # a client that is attached sees what it writes

@@ -14,12 +14,8 @@ from kubelet.runtime.records import ContainerRecord, PodRecord
 from kubelet.runtime.resources import PodResources, resources_of
 from kubelet.view import KubeletContainer, KubeletPod, worker_key
 from services.api.errors import UNREADABLE
-from services.api.kinds.pod import ContainerStatus, PodStatus
+from services.api.kinds.pod import BEGAN, ContainerStatus, PodStatus
 from services.api.times import parse_time
-
-BEGAN = "keplab.dev/began"
-"""On a pod that was imported onto a node: the status that its kubelet there reported of it, as JSON. The node's kubelet
-here takes over what it says to run, once."""
 
 
 def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s: float) -> PodRecord | None:

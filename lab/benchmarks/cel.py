@@ -1,11 +1,12 @@
 """What CEL costs: compilations and evaluations a second of selectors as drivers' documentation has them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from lab.benchmarks.bench import Bench, NoOptions, Reporter, Table
 from lab.benchmarks.result import Result
 from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
 from services.cel.device_selectors import compile_selector, environment, variables
@@ -64,3 +65,34 @@ def _rate(call: Callable[[], object], times: int) -> float:
             call()
         fastest = min(fastest, time.perf_counter() - begun)
     return round(times / fastest)
+
+
+def _run(_: NoOptions, __: Reporter) -> CelBench:
+    return bench_cel()
+
+
+def _table(_: NoOptions, result: CelBench) -> Iterator[Table]:
+    yield Table(
+        ("SELECTOR", "EVALUATIONS/s", "COSTS COUNTED/s", "COMPILATIONS/s", "COST", "EXPRESSION"),
+        [
+            (
+                name,
+                f"{result.evaluations_per_s[name]:,.0f}",
+                f"{result.counted_per_s[name]:,.0f}",
+                f"{result.compilations_per_s[name]:,.0f}",
+                f"{result.cost[name]:,}",
+                expression,
+            )
+            for name, expression in EXPRESSIONS.items()
+        ],
+    )
+
+
+BENCH: Final = Bench(
+    name="cel",
+    help="Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost.",
+    options=NoOptions,
+    run=_run,
+    table=_table,
+    document=CelBench.document,
+)

@@ -6,15 +6,17 @@ At last it looks at them at rest with all their pods, as acceptance scenario 20 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.mesh import Stopwatch, wait_for_nodes
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import LIMIT_S, RunningMesh, quiet_arguments, rounded, running_mesh
+from services.api.switches import Switches
 from services.api.times import parse_time
 from services.api.wire import Api, Request
 
@@ -157,3 +159,61 @@ def bench_kubelet_host(
     then create `pods` pods as fast as the mesh takes them, and look once more at rest. Raises: TimeoutError.
     """
     return asyncio.run(_measure(nodes, pods, rate, span_s, switches, say))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeletOptions:
+    """The options of `keplab bench kubelet`. `rate`: pods a second; `span`: seconds."""
+
+    nodes: int = option(5_000, "nodes of one process", least=1, most=15_000)
+    pods: int = option(10_000, "pods started in a rush", least=1, most=40_000)
+    rate: int = option(200, "pods started a second before", least=1, most=1_000)
+    span: float = option(20.0, "seconds of each look", least=1.0, most=600.0)
+    assignments: tuple[str, ...] = switch_option()
+
+
+def _run(options: KubeletOptions, reporter: Reporter) -> KubeletHostResult:
+    Switches.parse(options.assignments)  # a wrong one is refused before anything starts
+    return bench_kubelet_host(
+        nodes=options.nodes,
+        pods=options.pods,
+        rate=options.rate,
+        span_s=options.span,
+        switches=options.assignments,
+        say=reporter.say,
+    )
+
+
+def _table(options: KubeletOptions, result: KubeletHostResult) -> Iterator[str | Table]:
+    rate = options.rate
+    yield f"{options.nodes:,} nodes registered after {result.registered_s:g} s, usable after {result.nodes_s:g} s"
+    yield f"{options.pods:,} pods created → Running in {result.rush_s:g} s"
+    yield f"at {rate} a second  p50 {result.rate_p50_ms:,.0f} ms, p99 {result.rate_p99_ms:,.0f} ms"
+    cores, age = sum(result.loaded_cpu.values()), f"no Lease older than {result.heartbeat_age_s:.1f} s"
+    yield f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, {age}"
+    yield Table(
+        ("PROCESS", "AT REST", "WITH PODS", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
+        [
+            (
+                name,
+                f"{100 * share:.1f} %",
+                f"{100 * result.loaded_cpu[name]:.1f} %",
+                f"{100 * result.rate_cpu[name]:.1f} %",
+                f"{result.rush_cpu_us_per_pod[name]:,.0f}",
+                result.idle_rss_mib[name],
+                result.rss_mib[name],
+            )
+            for name, share in result.idle_cpu.items()
+        ],
+    )
+
+
+BENCH: Final = Bench(
+    name="kubelet",
+    help="One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods.",
+    options=KubeletOptions,
+    run=_run,
+    table=_table,
+    document=KubeletHostResult.document,
+    late=NOT_THERE,
+)

@@ -5,16 +5,18 @@ The clock runs from the first creation to the moment a watcher has seen the last
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import msgspec
 
+from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option, switch_option
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import LIMIT_S, LOAD, follow_pods, many, quiet_arguments, rounded, running_mesh
 from services.api.meta import View
+from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
 
 
@@ -140,9 +142,13 @@ async def wait_for_nodes(api: Api, nodes: int) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _measure(nodes: int, pods: int, say: Callable[[str], None], **options: Any) -> BenchResult:
+async def _measure(
+    nodes: int, pods: int, engine: str, switches: tuple[str, ...], say: Callable[[str], None]
+) -> BenchResult:
     begun = time.perf_counter()
-    async with running_mesh(nodes=nodes, hosts=1, arguments=quiet_arguments(), **options) as mesh:
+    async with running_mesh(
+        nodes=nodes, hosts=1, engine=engine, switches=switches, arguments=quiet_arguments()
+    ) as mesh:
         await wait_for_nodes(mesh.api, nodes)
         say(f"{nodes} nodes are Ready after {time.perf_counter() - begun:.1f} s")
         await asyncio.sleep(2.0)
@@ -161,8 +167,8 @@ async def _measure(nodes: int, pods: int, say: Callable[[str], None], **options:
             form="mesh",
             nodes=nodes,
             pods=pods,
-            engine=options["engine"],
-            switches=options["switches"],
+            engine=engine,
+            switches=switches,
             pods_per_s=round(pods / (last - first), 1),
             p50_ms=rounded(times, 0.5),
             p99_ms=rounded(times, 0.99),
@@ -184,4 +190,46 @@ def bench_mesh(
     `switches`: NAME=VALUE; `kubelet.status_batching=immediate` lets a node write statuses side by side,
     where upstream's status manager writes them one after the other.
     """
-    return asyncio.run(_measure(nodes, pods, say, engine=engine, switches=switches))
+    return asyncio.run(_measure(nodes, pods, engine, switches, say))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshBenchOptions:
+    """The options of `keplab bench mesh`."""
+
+    nodes: int = option(100, "emulated nodes", least=1, most=15_000)
+    pods: int = option(2_000, "pods created", least=1, most=40_000)
+    engine: str = option("memory", choices=("memory", "sqlite", "etcd"))
+    assignments: tuple[str, ...] = switch_option()
+
+
+def _run(options: MeshBenchOptions, reporter: Reporter) -> BenchResult:
+    Switches.parse(options.assignments)  # a wrong one is refused before anything starts
+    return bench_mesh(
+        nodes=options.nodes, pods=options.pods, engine=options.engine, switches=options.assignments, say=reporter.say
+    )
+
+
+def _table(_: MeshBenchOptions, result: BenchResult) -> Iterator[str | Table]:
+    yield f"{result.pods_per_s:,.0f} pods/s created → Running; {result.cpu_us_per_pod:,.0f} µs of CPU a pod"
+    yield f"created → Running  p50 {result.p50_ms:,.0f} ms, p99 {result.p99_ms:,.0f} ms"
+    p50_ms, p99_ms = result.create_to_bound_p50_ms, result.create_to_bound_p99_ms
+    yield f"created → bound    p50 {p50_ms:,.0f} ms, p99 {p99_ms:,.0f} ms"
+    yield Table(
+        ("PROCESS", "CPU µs/POD", "MiB AT REST", "MiB AFTER"),
+        [
+            (name, f"{used:,.0f}", result.idle_rss_mib.get(name, ""), result.rss_mib.get(name, ""))
+            for name, used in result.cpu_us_per_pod_by_process.items()
+        ],
+    )
+
+
+BENCH: Final = Bench(
+    name="mesh",
+    help="Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running.",
+    options=MeshBenchOptions,
+    run=_run,
+    table=_table,
+    document=BenchResult.document,
+    late=NOT_THERE,
+)

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from apiserver_fake.registry.authorization.authentication import read_tokens
+from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option
 from lab.benchmarks.overload_clients import USERS, Answers, Clients
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded, running_mesh
@@ -203,3 +204,49 @@ async def _phase(mesh: RunningMesh, heartbeat: _Probe, bind: _Probe, seconds: fl
         binds_failed,
         mesh.rss_mib()["apiserver"],
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverloadOptions:
+    """The options of `keplab bench overload`."""
+
+    nodes: int = option(50, "emulated nodes", least=1, most=5_000)
+    objects: int = option(20_000, "objects listed", least=10, most=40_000)
+    seconds: float = option(20.0, "of each phase", least=1.0, most=600.0)
+
+
+def _run(options: OverloadOptions, reporter: Reporter) -> OverloadResult:
+    return bench_overload(nodes=options.nodes, objects=options.objects, seconds=options.seconds, say=reporter.say)
+
+
+def _table(_: OverloadOptions, result: OverloadResult) -> Iterator[str | Table]:
+    yield Table(
+        ("PHASE", "HEARTBEAT p50 ms", "p99 ms", "FAILED", "BIND p50 ms", "p99 ms", "FAILED", "API SERVER MiB"),
+        [
+            (
+                name,
+                phase.heartbeat_p50_ms,
+                phase.heartbeat_p99_ms,
+                f"{phase.heartbeats_failed} of {phase.heartbeats}",
+                phase.bind_p50_ms,
+                phase.bind_p99_ms,
+                f"{phase.binds_failed} of {phase.binds}",
+                phase.rss_mib,
+            )
+            for name, phase in result.phases.items()
+        ],
+    )
+    for user, codes in result.answers.items():
+        yield f"{user}: " + ", ".join(f"{count:,} x {code or 'broken'}" for code, count in sorted(codes.items()))
+    yield f"load average when it began: {result.load_average}"
+
+
+BENCH: Final = Bench(
+    name="overload",
+    help="Heartbeats and binds while one user floods, one opens a thousand watches, one lists everything in a loop.",
+    options=OverloadOptions,
+    run=_run,
+    table=_table,
+    document=OverloadResult.document,
+    late=NOT_THERE,
+)

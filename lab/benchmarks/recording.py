@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lab.benchmarks.bench import Bench, Reporter, Table, option
 from lab.benchmarks.result import Result
 from lab.recordings.format import SUFFIX, Meta
 from lab.recordings.reader import Recording
@@ -280,3 +281,43 @@ def _pod(number: int, rv: int, node: str, phase: str) -> dict[str, Any]:
     ]
     status = {"phase": phase, "conditions": conditions if node else [], "qosClass": "Burstable"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """The options of `keplab bench recording`."""
+
+    versions: int = option(100_000, "recorded", least=1_000, most=2_000_000)
+    nodes: int = option(1_000, "nodes", least=1, most=15_000)
+    pods: int = option(20_000, "pods at any time", least=1, most=100_000)
+    seeks: int = option(200, "drawn versions shown", least=10, most=10_000)
+
+
+def _run_bench(options: RecordingOptions, reporter: Reporter) -> RecordingResult:
+    return bench_recording(
+        versions=options.versions, nodes=options.nodes, live=options.pods, seeks=options.seeks, say=reporter.say
+    )
+
+
+def _table(_: RecordingOptions, result: RecordingResult) -> Iterator[Table]:
+    p50_ms, p95_ms, max_ms = result.seek_p50_ms, result.seek_p95_ms, result.seek_max_ms
+    rows = (
+        ("write", f"{result.write_us_per_version:,.1f} µs a version, with its five lines"),
+        ("end", f"{result.close_s:,.2f} s until it is one file"),
+        ("size", f"{result.size_mib:,.1f} MiB, {result.bytes_per_version:,.0f} bytes a version"),
+        ("open", f"{result.open_s:,.2f} s, and {result.first_seek_ms:,.0f} ms for the first version"),
+        ("seek", f"p50 {p50_ms:,.1f} ms, p95 {p95_ms:,.1f} ms, at most {max_ms:,.1f} ms"),
+        ("state", f"p50 {result.state_p50_ms:,.1f} ms, p95 {result.state_p95_ms:,.1f} ms"),
+        ("run", f"{result.run_overhead_percent:+,.1f} % of CPU for a run of {result.run_versions:,} versions"),
+    )
+    yield Table(("WHAT", "TAKES"), rows, texts=2)
+
+
+BENCH: Final = Bench(
+    name="recording",
+    help="Write a recording, show drawn versions of it, and record a run.",
+    options=RecordingOptions,
+    run=_run_bench,
+    table=_table,
+    document=RecordingResult.document,
+)

@@ -4,12 +4,14 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from lab.benchmarks.bench import Bench, Reporter, option
 from lab.benchmarks.rest import pod
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import LIMIT_S, cpu_s, many, quiet_arguments, rounded, running_mesh
@@ -122,3 +124,35 @@ async def _recovery(objects: int, kills: int) -> RecoveryResult:
 def bench_recovery(*, objects: int, kills: int) -> RecoveryResult:
     """Store so many pods, then kill the API server so many times under `keplab up`'s supervisor."""
     return asyncio.run(_recovery(objects, kills))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryOptions:
+    """The options of `keplab bench recovery`."""
+
+    objects: int = option(20_000, "pods stored", least=1, most=199_000)
+    kills: int = option(20, "SIGKILLs of the API server", least=1, most=1_000)
+
+
+def _run(options: RecoveryOptions, _: Reporter) -> RecoveryResult:
+    return bench_recovery(objects=options.objects, kills=options.kills)
+
+
+def _lines(options: RecoveryOptions, result: RecoveryResult) -> Iterator[str]:
+    stored = f"{options.objects:,} pods, {result.database_mib:,.0f} MiB"
+    yield f"{stored}; {options.kills} kills; load average {result.load_average:g}"
+    yield f"SIGKILL → serving      p50 {result.ready_p50_s:.2f} s, p99 {result.ready_p99_s:.2f} s"
+    p50_s, p99_s = result.first_write_p50_s, result.first_write_p99_s
+    yield f"SIGKILL → first write  p50 {p50_s:.2f} s, p99 {p99_s:.2f} s, longest {result.first_write_max_s:.2f} s"
+    yield f"a start uses {result.start_cpu_s:.2f} s of CPU; the server has {result.rss_mib:,.0f} MiB"
+
+
+BENCH: Final = Bench(
+    name="recovery",
+    help="Kill the API server of a mesh again and again: how long until it serves, and until a write is acknowledged.",
+    options=RecoveryOptions,
+    run=_run,
+    table=_lines,
+    document=RecoveryResult.document,
+    late="the API server did not come back in time",
+)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from lab.benchmarks.bench import Bench, Reporter, Table, option
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import LOAD, RunningMesh, cpu_s, many, quiet_arguments, running_mesh
 from services.api.meta import Document
@@ -329,3 +330,45 @@ async def _bench(pods: int, calls: int, say: Callable[[str], None]) -> RestResul
 def bench_rest(*, pods: int = 5_000, calls: int = 300, say: Callable[[str], None] = lambda text: None) -> RestResult:
     """Call an API server over TLS: each operation so many times, then lists of so many pods. Raises: RuntimeError."""
     return asyncio.run(_bench(pods, calls, say))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestOptions:
+    """The options of `keplab bench rest`."""
+
+    pods: int = option(5_000, "pods listed", least=1, most=40_000)
+    calls: int = option(300, "calls of each operation", least=5, most=10_000)
+
+
+def _run(options: RestOptions, reporter: Reporter) -> RestResult:
+    return bench_rest(pods=options.pods, calls=options.calls, say=reporter.say)
+
+
+def _table(options: RestOptions, result: RestResult) -> Iterator[str | Table]:
+    yield Table(
+        ("KIND", "OPERATION", "SERVER CPU µs", "OF A GET", "WALL p50 µs", "CALLER CPU µs"),
+        [
+            (kind, name, f"{cost.cpu_us:,.0f}", f"{cost.of_get:.2f}", f"{cost.p50_us:,.0f}", f"{cost.load_cpu_us:,.0f}")
+            for kind, operations in result.operations.items()
+            for name, cost in operations.items()
+        ],
+        texts=2,
+    )
+    yield ""
+    yield Table(
+        (f"LIST OF {options.pods:,} PODS", "TO THE LAST BYTE p50 ms", "SERVER CPU ms", "OF JSON", "KB"),
+        [
+            (name, f"{cost.p50_ms:,.1f}", f"{cost.cpu_ms:,.1f}", f"{cost.of_json:.2f}", f"{cost.bytes / 1000:,.0f}")
+            for name, cost in result.lists.items()
+        ],
+    )
+
+
+BENCH: Final = Bench(
+    name="rest",
+    help="Write a realistic pod and Deployment over REST in every way, and list many pods in every form; over TLS.",
+    options=RestOptions,
+    run=_run,
+    table=_table,
+    document=RestResult.document,
+)

@@ -4,14 +4,15 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from lab.scenarios.measures import quantile
 from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import Identity
 from services.api.wire import Api, WatchEvent, WatchRequest
 from services.runtime.supervisor import MeshOptions, Supervisor
 
@@ -87,15 +88,44 @@ class RunningMesh:
 
 
 @asynccontextmanager
-async def running_mesh(*, is_traced: bool = False, **options: Any) -> AsyncIterator[RunningMesh]:
-    """Give a mesh with these `MeshOptions`; unless `is_traced` its processes sample no trace by themselves."""
+async def running_mesh(
+    *,
+    is_traced: bool = False,
+    nodes: int = 0,
+    hosts: int = 0,
+    definitions: Mapping[str, Sequence[Mapping[str, object]]] | None = None,
+    engine: str = "sqlite",
+    apiservers: int = 1,
+    switches: tuple[str, ...] = (),
+    arguments: Mapping[str, Sequence[str]] | None = None,
+    identities: tuple[Identity, ...] = (),
+    without: frozenset[str] = frozenset(),
+    serves_clients: bool = False,
+    security: Literal["tokens", "strict"] = "tokens",
+) -> AsyncIterator[RunningMesh]:
+    """Give a mesh with these of `MeshOptions`; unless `is_traced` its processes sample no trace by themselves."""
     was_set = is_traced or SAMPLER in os.environ
     if not was_set:
         os.environ[SAMPLER] = "parentbased_always_off"
     try:
         with tempfile.TemporaryDirectory(prefix="keplab-bench-") as folder:
             begun = time.perf_counter()
-            supervisor = Supervisor(MeshOptions(data_dir=Path(folder), log_level="warning", **options))
+            options = MeshOptions(
+                data_dir=Path(folder),
+                nodes=nodes,
+                hosts=hosts,
+                definitions=definitions or {},
+                engine=engine,
+                apiservers=apiservers,
+                switches=switches,
+                log_level="warning",
+                arguments=arguments or {},
+                identities=identities,
+                without=without,
+                serves_clients=serves_clients,
+                security=security,
+            )
+            supervisor = Supervisor(options)
             await supervisor.start()
             start_s = time.perf_counter() - begun
             transport = supervisor.client_transport()

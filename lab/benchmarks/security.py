@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Iterator
+from dataclasses import asdict, dataclass, fields
 from statistics import median
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
+from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option
 from lab.benchmarks.running_mesh import LOAD, RunningMesh, many, quiet_arguments, running_mesh
 from services.api.wire import Api, Request
 
@@ -33,7 +34,7 @@ class SecurityBench:
     connection_ms: float
 
 
-async def bench_security(security: str) -> SecurityBench:
+async def bench_security(security: Literal["tokens", "strict"]) -> SecurityBench:
     """Return the figures of a profile: `tokens` or `strict`."""
     async with running_mesh(nodes=0, engine="memory", security=security, arguments=quiet_arguments()) as mesh:
         await _make(mesh.api)
@@ -88,3 +89,36 @@ async def _timed_ms(work: Awaitable[None]) -> float:
     begun = time.perf_counter()
     await work
     return 1e3 * (time.perf_counter() - begun)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecurityOptions:
+    """The options of `keplab bench security`."""
+
+    rounds: int = option(3, "of both; medians are shown", least=1, most=20)
+
+
+def _run(options: SecurityOptions, _: Reporter) -> list[SecurityBench]:
+    return bench_profiles(options.rounds)
+
+
+def _table(_: SecurityOptions, results: list[SecurityBench]) -> Iterator[Table]:
+    yield Table(
+        ("PROFILE", "CALL: SERVER µs", "CLIENT µs", "ALONE ms", "CONNECTION: SERVER µs", "CLIENT µs", "ms"),
+        [tuple(asdict(result).values()) for result in results],
+    )
+
+
+def _document(results: list[SecurityBench]) -> list[dict[str, object]]:
+    return [asdict(result) for result in results]
+
+
+BENCH: Final = Bench(
+    name="security",
+    help="What mutual TLS costs a call and a connection: the profiles `tokens` and `strict` in turn.",
+    options=SecurityOptions,
+    run=_run,
+    table=_table,
+    document=_document,
+    late=NOT_THERE,
+)

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -24,10 +24,12 @@ import msgspec
 
 from apiserver_fake.storage.etcd.client import EtcdClient, EtcdFlags
 from apiserver_fake.storage.etcd.keyvalues import Txn
+from lab.benchmarks.bench import Bench, Reporter, Table, option
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import RunningMesh, quiet_arguments, running_mesh
 from services.api.wire import Api, Request
-from services.runtime.etcd_members import FOLDER
+from services.runtime.config import MeshError
+from services.runtime.etcd_members import FOLDER, find_etcd
 
 WRITERS: Final = (1, 16, 256)
 ROUNDS: Final = 3
@@ -163,3 +165,42 @@ def _inserting(path: Path, seconds: float) -> Callable[[int], Awaitable[float]]:
         return await asyncio.to_thread(insert, writers)
 
     return measure
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """The options of `keplab bench store`."""
+
+    seconds: float = option(1.0, "of each of three rounds", least=0.1, most=60.0)
+
+
+def _run(options: StoreOptions, reporter: Reporter) -> StoreResult:
+    has_etcd = True
+    try:
+        find_etcd()
+    except MeshError as error:
+        has_etcd = False
+        reporter.say(f"{error}; the rest is measured")
+    return bench_store(seconds=options.seconds, with_etcd=has_etcd, say=reporter.say)
+
+
+def _table(_: StoreOptions, result: StoreResult) -> Iterator[str | Table]:
+    writers = next(iter(result.by_engine.values()))
+    yield Table(
+        ("WRITES/s", *(f"{number} WRITER{'S' if number > 1 else ''}" for number in writers)),
+        [(title, *(f"{rate:,.0f}" for rate in rates.values())) for title, rates in result.by_engine.items()],
+    )
+    yield f"load average {result.load[0]:g} before, {result.load[1]:g} after"
+
+
+BENCH: Final = Bench(
+    name="store",
+    help="""Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd.
+
+    Without an etcd on the PATH the rest is measured.
+    """,
+    options=StoreOptions,
+    run=_run,
+    table=_table,
+    document=StoreResult.document,
+)

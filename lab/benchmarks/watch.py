@@ -9,7 +9,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +19,7 @@ import msgspec
 import yaml
 
 from lab.benchmarks.apiserver import FanOutResult, bench_fan_out
+from lab.benchmarks.bench import Bench, Reporter, Table, option
 from lab.benchmarks.result import Result
 from lab.benchmarks.running_mesh import RunningMesh, many, quiet_arguments, rounded, running_mesh
 from services.api.wire import Request, WatchRequest
@@ -241,3 +242,60 @@ def bench_watch(
         found[count] = bench_fan_out(watchers=count, changes=changes)
     phases = asyncio.run(_watch(watchers, objects, say))
     return WatchResult(watchers, objects, load, found, phases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """The options of `keplab bench watch`."""
+
+    watchers: int = option(200, "that begin, or stall", least=1, most=250)
+    objects: int = option(10_000, "pods they begin with", least=1, most=40_000)
+
+
+def _run(options: WatchOptions, reporter: Reporter) -> WatchResult:
+    return bench_watch(watchers=options.watchers, objects=options.objects, say=reporter.say)
+
+
+def _table(options: WatchOptions, result: WatchResult) -> Iterator[str | Table]:
+    yield f"load average before: {result.load_average}"
+    yield Table(
+        ("WATCHERS", "CHANGES", "EVENTS/s", "SERVER CPU µs/EVENT"),
+        [
+            (f"{count:,}", f"{each.changes:,}", f"{each.events_per_s:,.0f}", f"{each.server_us_per_event:,.1f}")
+            for count, each in result.fan_out.items()
+        ],
+        texts=0,
+    )
+    yield ""
+    columns = ("CALLS", "p50 ms", "p99 ms", "MAX ms", "s", "SERVER CPU s", "MiB", "BEGUN", "REFUSED")
+    yield Table(
+        (f"{options.watchers} WATCHES, {options.objects:,} PODS", *columns, "DELIVERED p99 ms"),
+        [
+            (
+                name,
+                f"{each.calls:,}",
+                each.p50_ms,
+                each.p99_ms,
+                each.max_ms,
+                each.took_s,
+                each.server_cpu_s,
+                each.server_rss_mib,
+                each.begun,
+                each.refused,
+                each.delivered_p99_ms or "",
+            )
+            for name, each in result.phases.items()
+        ],
+    )
+
+
+BENCH: Final = Bench(
+    name="watch",
+    help="Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or "
+    "stall.",
+    options=WatchOptions,
+    run=_run,
+    table=_table,
+    document=WatchResult.document,
+    late="the watches did not begin in time",
+)

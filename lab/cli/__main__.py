@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from lab.cli.command_table import COMMANDS, SECTIONS
-from lab.cli.groups import WIDTH_MAX, Context, Group, option_refused
+from lab.cli.groups import COMPLETING, WIDTH_MAX, Context, Group, option_refused
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
 from services.api.switches import SwitchError
 from services.runtime.config import MeshError
@@ -45,7 +45,7 @@ class _Commands(Group):
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
-        command = importlib.import_module(row.path).COMMAND
+        command = getattr(importlib.import_module(row.path), row.function)
         assert isinstance(command, click.Command), row.path
         command.context_class = Context
         return command
@@ -69,8 +69,6 @@ class _Commands(Group):
         return code
 
 
-COMPLETING = "_KEPLAB_COMPLETE"
-"""What a shell's script sets when it asks for completions."""
 START = (
     ("keplab up --nodes 5", "a mesh on this machine, with a kubeconfig for kubectl"),
     ("keplab status ; keplab down", "what runs, and its end"),

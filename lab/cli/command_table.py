@@ -1,7 +1,7 @@
 """The commands of `keplab`: name, section, module and the one line that `keplab --help` shows for each.
 
 `keplab --help` is this table, so that it imports no command. A new command is a module of `lab/cli/commands/` that
-offers `COMMAND`, and a row here; the first line of its docstring is the row's.
+has a function of the module's name, and a row here; the first line of its docstring is the row's.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,11 @@ class Row:
     def path(self) -> str:
         """Return the module to import."""
         return self.module or f"{PACKAGE}.{self.name.replace('-', '_')}"
+
+    @property
+    def function(self) -> str:
+        """Return the name of the command in its module: the module's own."""
+        return self.path.rpartition(".")[2]
 
 
 SECTIONS: dict[str, tuple[Row, ...]] = {

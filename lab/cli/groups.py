@@ -18,6 +18,8 @@ KEPT = "\b"
 """What click takes for: the lines of this paragraph stay as they are."""
 EXAMPLE = re.compile(r"(?P<command> +\S.*?\S) {2,}(?P<purpose>\S.*)")
 UNDER = " " * 6
+COMPLETING = "_KEPLAB_COMPLETE"
+"""What a shell's script sets when it asks for completions."""
 
 
 class Formatter(click.HelpFormatter):

@@ -4,8 +4,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 import msgspec
@@ -16,6 +17,9 @@ from services.api.features.idle_switches import remarks
 from services.api.switches import Switches
 
 F = TypeVar("F", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Record = TypeVar("Record")
+Answer = TypeVar("Answer")
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -60,6 +64,19 @@ def remark(switches: Switches, who: str = "") -> None:
     """Say on standard error which of the switches that were set change nothing; `who`: of several, whose they are."""
     for text in remarks(switches):
         click.secho(f"keplab: {who}{': ' if who else ''}{text}", err=True, fg="yellow")
+
+
+def takes(record: Callable[Parameters, Record]) -> Callable[[Callable[[Record], Answer]], Callable[Parameters, Answer]]:
+    """Have a command get one record of what click parses, a class with a field for each parameter."""
+
+    def taking(command: Callable[[Record], Answer]) -> Callable[Parameters, Answer]:
+        @wraps(command)
+        def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
+            return command(record(*args, **kwargs))
+
+        return call
+
+    return taking
 
 
 def output_option(command: F) -> F:

@@ -1,7 +1,7 @@
 """What commands ask an API server about objects, answered by a recording: kinds, objects at a version, histories."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ from lab.cli.output import fail
 from lab.recordings.format import DELETED, Version
 from lab.recordings.reader import Recording
 from services.api.errors import BadRequest
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import AGE, NAME, Column, Document, Resource
 from services.api.printing import cells
 from services.api.resources import resources
@@ -19,7 +20,6 @@ from services.api.selectors import Selector, parse_field_selector, parse_label_s
 from services.api.times import format_micro_time
 from services.client.discovery import ServedKind
 
-DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 GONE, NOT_FOUND, BAD_REQUEST = 410, 404, 400
 
 

@@ -15,7 +15,8 @@ import click
 from lab.cli.output import fail
 from lab.scenarios.processes.containers import Containers
 from lab.scenarios.processes.foreign_mesh import Access
-from lab.scenarios.processes.mesh_switches import FOLDER, HEALTH_PORT, EnginePlace, MeshSwitches, VolumePlace
+from lab.scenarios.processes.mesh_switches import FOLDER, EnginePlace, MeshSwitches, VolumePlace
+from services.runtime.components import HEALTH_PORT
 from services.runtime.config import MeshError
 from services.runtime.set_file import words_of
 

@@ -15,9 +15,8 @@ import msgspec
 
 from lab.exchange.simkube import TEMPLATES, gvk_of
 from lab.exchange.stream import Change, Placed, Stream, called, kind_of
-from lab.exchange.traces.runs import RUN
 from services.api.errors import UNREADABLE
-from services.api.kinds.pod import PodSpec
+from services.api.kinds.pod import RUN, PodSpec
 from services.api.meta import Document, Key, LabelSelector, metadata_of
 from services.api.node_selection import may_go_to
 from services.api.quantity import amount

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from lab.exchange.stream import Change
+from services.api.kinds.pod import BEGAN
 from services.api.meta import Document, metadata_of
 from services.api.wire import encode
 
 Pods = Literal["as-they-are", "pending"]
 PODS, NODES, VOLUMES, CLAIMS = "pods", "nodes", "persistentvolumes", "persistentvolumeclaims"
-BEGAN: Final = "keplab.dev/began"  # as kubelet/runtime/reported.py has it
-"""On a pod that comes onto a node with a kubelet: the status that was reported of it."""
 OF_COMPONENTS: Final = frozenset(
     ("endpoints", "endpointslices.discovery.k8s.io", "events", "events.events.k8s.io", "leases.coordination.k8s.io")
 )

@@ -23,6 +23,8 @@ BLOCK_VERSIONS: Final = 1000
 BLOCK_BYTES: Final = 256 * 1024
 """So many bytes of lines, spans or bodies are one gzip stream."""
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+COMMIT: Final = "store.commit"
+"""The event of a line of the event log that tells of a version."""
 
 
 class Clock(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,8 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from lab.recordings.format import DELETED
-from lab.recordings.writer import DEFINITIONS, Writer
+from lab.recordings.writer import Writer
 from services.api.errors import UNREADABLE, ApiError, Expired, Forbidden, NotFound, UnknownOutcome, from_status
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.resources import resources
 from services.api.seams import Clock, Random
 from services.api.times import format_micro_time

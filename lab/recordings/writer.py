@@ -24,6 +24,7 @@ from lab.recordings.format import (
     BLOCK_BYTES,
     BLOCK_VERSIONS,
     BODIES,
+    COMMIT,
     DECISIONS,
     FORMAT,
     INDEX,
@@ -46,18 +47,17 @@ from lab.recordings.reader import Recording
 from lab.recordings.redaction import redacted, redacted_line, redacted_text
 from lab.recordings.rows import NODES, PODS
 from services.api.errors import UNREADABLE
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import AnyObject
 from services.api.resources import resources
 from services.api.wire import WatchEvent
 from services.telemetry.eventlog import Line, encode
 from services.telemetry.spans import FinishedSpan
 
-COMMIT: Final = "store.commit"
 LEVEL: Final = 1
 """Of zlib: what is written is mostly what was written before, so that more effort finds little more."""
 FACTS_FOR: Final = frozenset((PODS, NODES))
 """Kinds of which a row can be made of the event log's facts, where the body is not recorded."""
-DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _NO_FACTS: Final = frozenset(
     ("type", "group_end", "content_sha256", "prev_rv", "state_hash", "verb", "subresource", "replayed", "owners")
 )

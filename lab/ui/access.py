@@ -19,7 +19,7 @@ from services.api.identity import ADMIN, PAGE
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsError, TlsFiles
 from services.runtime import certificates, credentials
-from services.runtime.components import component_of
+from services.runtime.components import HEALTH_PORT, SERVICES, component_of
 from services.runtime.config import MeshError
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import holder, parent_of, read_state
@@ -27,9 +27,6 @@ from services.runtime.real import RealClock, seeded_random
 from services.telemetry import kernel
 
 SUPERVISOR_MAX_S: Final = 5.0
-HEALTH_PORT: Final = 8081
-SERVICES: Final = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
-"""The names by which components of a mesh in containers are reached."""
 REST_PORT: Final = 7080
 _CONTAINER: Final[Mapping[str, Any]] = {
     "pid": 0,

@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from lab.recordings import frames
+from lab.recordings.format import COMMIT
 from lab.scenarios.invariants.auditor import Auditor, Violation
-from lab.ui.lines import COMMIT, Entry
+from lab.ui.lines import Entry
 from lab.ui.live import Live
 from services.api.switches import Switches
 from services.runtime.faults.breaking import Wanted

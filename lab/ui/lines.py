@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lab.recordings.format import DELETED, MODIFIED
+from lab.recordings.format import COMMIT, DELETED, MODIFIED
 from lab.recordings.redaction import may_leak, redacted_line, redacted_text
 from services.api.errors import UNREADABLE
 from services.telemetry.eventlog import Line
@@ -29,7 +29,6 @@ NOISE: Final = frozenset(("api.request", "api.response", "watch.open", "watch.cl
 """Lines that say nothing which a page shows: it is given none of them, whichever way it is come to."""
 _HEARTBEATS: Final = "Lease"
 _FINAL: Final = frozenset(("Failed", "Succeeded"))
-COMMIT: Final = "store.commit"
 MOMENT: Final = attrgetter("line.mono_ns")
 """Of an entry: when its line was written, by the monotonic clock."""
 _decoder = msgspec.json.Decoder(Line)

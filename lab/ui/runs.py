@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from lab.recordings.format import SUFFIX, Meta
+from lab.recordings.format import COMMIT, SUFFIX, Meta
 from lab.recordings.reader import Recording
-from lab.recordings.writer import COMMIT, NotRecordable, Writer
+from lab.recordings.writer import NotRecordable, Writer
 from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.recorded import decisions_of
 from lab.ui import documents

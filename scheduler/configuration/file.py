@@ -17,13 +17,10 @@ from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.plugins import PluginSourceError, defaults, known_plugins
 from scheduler.entry import Handle
 from scheduler.queue.preenqueue_status import GATE
+from scheduler.switches import BACKOFF_INITIAL, BACKOFF_MAX, PERCENTAGE, REPORT_DELAY, ConfigurationSwitches
 from services.api.switches import Switches
 from services.runtime.config import StartError
 
-PERCENTAGE = "scheduler.percentage_of_nodes_to_score"
-BACKOFF_INITIAL = "scheduler.backoff_initial_s"
-BACKOFF_MAX = "scheduler.backoff_max_s"
-REPORT_DELAY = "preenqueue_report.delay_s"
 NOTHING = KubeSchedulerConfiguration()
 
 
@@ -85,22 +82,26 @@ class Configured:
     def percentage(self, own: int | None = None) -> int:
         """Return the percentage of nodes to score of a profile that may have its own."""
         given = own if own is not None else self.configuration.percentage_of_nodes_to_score
-        return int(self._chosen(PERCENTAGE, given))
+        return int(self._chosen(PERCENTAGE, self._own.percentage, given))
 
     @property
     def backoff_initial_s(self) -> float:
         """A pod's first back-off."""
-        return float(self._chosen(BACKOFF_INITIAL, self.configuration.pod_initial_backoff_seconds))
+        return float(
+            self._chosen(BACKOFF_INITIAL, self._own.backoff_initial_s, self.configuration.pod_initial_backoff_seconds)
+        )
 
     @property
     def backoff_max_s(self) -> float:
         """A pod's longest back-off."""
-        return float(self._chosen(BACKOFF_MAX, self.configuration.pod_max_backoff_seconds))
+        return float(self._chosen(BACKOFF_MAX, self._own.backoff_max_s, self.configuration.pod_max_backoff_seconds))
 
     @property
     def report_delay_s(self) -> float:
         """How long a rejection by PreEnqueue must last to be reported (KEP-5501)."""
-        return float(self._chosen(REPORT_DELAY, self.configuration.pre_enqueue_pod_status_delay))
+        return float(
+            self._chosen(REPORT_DELAY, self._own.report_delay_s, self.configuration.pre_enqueue_pod_status_delay)
+        )
 
     @property
     def extenders(self) -> tuple[Extender, ...]:
@@ -120,7 +121,10 @@ class Configured:
             del found["preEnqueuePodStatusDelay"]
         return found
 
-    def _chosen(self, switch: str, given: float | None) -> float:
-        if given is None or self.switches.is_set(switch):
-            return self.switches.number(switch)
-        return given
+    @property
+    def _own(self) -> ConfigurationSwitches:
+        return self.switches.of(ConfigurationSwitches)
+
+    def _chosen(self, switch: str, own: float, of_file: float | None) -> float:
+        """Return what the file says, or where it says nothing or the switch is set, the switch's value."""
+        return own if of_file is None or self.switches.is_set(switch) else of_file

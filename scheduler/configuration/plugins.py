@@ -10,13 +10,14 @@ Source: scheduler-queue-and-cycles 5.1.
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from scheduler.entry import Handle, PluginEntry
 from scheduler.framework.runner import Enabled
+from scheduler.switches import GangSwitches, WorldSwitches
 from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100
@@ -49,9 +50,6 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
 )
 """Names and weights in upstream's multiPoint order; NodeRejection is ours, NodeResourceTopologyMatch a SIG's."""
 
-GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload", "NodeDeclaredFeatures": "NodeDeclaredFeatures"}
-"""Plugins that run by default only with a feature gate."""
-
 
 @cache
 def plugins() -> dict[str, PluginEntry]:
@@ -70,10 +68,13 @@ def plugins() -> dict[str, PluginEntry]:
 
 def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
     """Return the names and weights of what runs by default with these feature gates."""
-    off = {name for name, gate in GATES.items() if not switches.flag(gate)}
-    if switches.choice("numa_scheduler") == "none":
-        off.add("NodeResourceTopologyMatch")
-    return tuple(each for each in DEFAULT if each[0] not in off)
+    own = switches.of(WorldSwitches)
+    runs = {
+        "GangScheduling": switches.of(GangSwitches).is_on,
+        "NodeDeclaredFeatures": own.has_declared_features,
+        "NodeResourceTopologyMatch": own.numa_scheduler != "none",
+    }
+    return tuple(each for each in DEFAULT if runs.get(each[0], True))
 
 
 def default_profile(handle: Handle) -> list[Enabled]:

@@ -29,6 +29,7 @@ from scheduler.framework.timing import status_of
 from scheduler.metrics import BINDING_FAILURES
 from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.recorder import SchedulerRecorder
+from scheduler.switches import BinderSwitches
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document
 from services.api.seams import Seams, Span
@@ -159,7 +160,7 @@ class Binder:
         info, node = assumption.pod, assumption.node_name
         runner = self.core.profiles.runner_of(info)
         has_work = runner.has_pre_bind_work(assumption.state, info, node)
-        if (waits or has_work) and self.seams.switches.flag("NominatedNodeNameForExpectation"):
+        if (waits or has_work) and self.seams.switches.of(BinderSwitches).says_expectations:
             # Whether it could be written or not: a hint that is missing is no reason to stop the binding.
             await self.clients.dispatcher.say(status_patch(info.pod, nomination=node, traceparent=span.traceparent))
         if waits:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from scheduler.framework.events import Action, ClusterEvent
+from scheduler.switches import WorldSwitches
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
@@ -56,9 +57,9 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
 def followed(switches: Switches) -> tuple[type[View], ...]:
     """Return the kinds that a scheduler with these switches follows."""
     more: list[type[View]] = []
-    if switches.choice("numa_scheduler") != "none":
+    if switches.of(WorldSwitches).numa_scheduler != "none":
         more.append(NodeResourceTopology)
-    if switches.flag("DRADeviceTaintRules"):
+    if switches.of(WorldSwitches).has_taint_rules:
         more.append(DeviceTaintRule)
     return (*WORLD_KINDS, *more)
 

@@ -5,6 +5,7 @@ from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import BindCall
 from scheduler.framework.status import Status
+from scheduler.switches import PluginSwitches
 
 
 class DefaultBinder:
@@ -13,7 +14,7 @@ class DefaultBinder:
     name = "DefaultBinder"
 
     def __init__(self, args: Args, handle: Handle) -> None:
-        self._with_unbind_count = handle.switches.choice("bind.precondition") == "uid+unbindCount"
+        self._with_unbind_count = handle.switches.of(PluginSwitches).bind_precondition == "uid+unbindCount"
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call to make."""

@@ -16,6 +16,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
+from scheduler.switches import PluginSwitches
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 
@@ -30,7 +31,7 @@ class NodeRejection:
 
     def __init__(self, args: Args, handle: Handle) -> None:
         self._exclusions = handle.exclusions
-        self._mode = handle.switches.choice("scheduler.exclusion")
+        self._mode = handle.switches.of(PluginSwitches).exclusion
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that were never unbound."""

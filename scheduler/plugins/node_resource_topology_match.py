@@ -18,6 +18,7 @@ from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
+from scheduler.switches import WorldSwitches
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod
 from services.api.numa import Need, container_need, has_pod_level, is_memory, pod_need
@@ -49,7 +50,7 @@ class NodeResourceTopologyMatch:
     name = NAME
 
     def __init__(self, args: Args, handle: Handle) -> None:
-        knowledge = handle.switches.choice("numa_scheduler")
+        knowledge = handle.switches.of(WorldSwitches).numa_scheduler
         # A profile that names the plugin itself has it work as upstream's does.
         self._knowledge = "nrt_overreserve" if knowledge == "none" else knowledge
         self._known: dict[str, _Known] = {}

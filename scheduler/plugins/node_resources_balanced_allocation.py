@@ -10,6 +10,7 @@ from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SKIP, SUCCESS, Status
+from scheduler.switches import PluginSwitches
 
 
 def _balance(fractions: list[float]) -> int:
@@ -43,7 +44,7 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
-        self._formula = handle.switches.choice("balanced.formula")
+        self._formula = handle.switches.of(PluginSwitches).balanced_formula
         self._resources = tuple(resource.name for resource in args.resources) or ("cpu", "memory")
 
     def row_signature(self, pod: PodInfo) -> Hashable:

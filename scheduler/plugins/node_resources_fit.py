@@ -27,6 +27,7 @@ from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.framework.vectorized import Refusal
 from scheduler.resize.accounting import ONCE_ACCEPTED
 from scheduler.resize.deferral import waits
+from scheduler.switches import DraSwitches, PluginSwitches, ResizeSwitches
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
@@ -87,12 +88,12 @@ class NodeResourcesFit:
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._columns = handle.cache.columns
         self._backed = BackedResources()
-        if handle.switches.flag("DRAExtendedResource"):
+        if handle.switches.of(DraSwitches).has_extended_resources:
             handle.world.on_change(DeviceClass, self._class_changed)
             for found in handle.world.all(DeviceClass):
                 self._backed.on_change(Change(None, found))
-        self._awaits_acceptance = handle.switches.choice("resize.reserved_space") == ONCE_ACCEPTED
-        self._takes_unactuated = handle.switches.choice("resize.reserved_space") == "ignore_unactuated"
+        self._awaits_acceptance = handle.switches.of(ResizeSwitches).reserved_space == ONCE_ACCEPTED
+        self._takes_unactuated = handle.switches.of(ResizeSwitches).reserved_space == "ignore_unactuated"
 
     def _class_changed(self, change: Change[DeviceClass]) -> None:
         """Follow the classes. What is remembered of nodes may not hold for pods with extended resources any more."""
@@ -329,7 +330,7 @@ def _allocatable(node: Node, resource: str) -> int:
 
 
 def _default_args(switches: Switches) -> NodeResourcesFitArgs:
-    return NodeResourcesFitArgs(scoring_strategy=StrategyArgs(type=switches.choice("scheduler.scoring_strategy")))
+    return NodeResourcesFitArgs(scoring_strategy=StrategyArgs(type=switches.of(PluginSwitches).scoring_strategy))
 
 
 PLUGIN = PluginEntry("NodeResourcesFit", NodeResourcesFit, args=NodeResourcesFitArgs, default_args=_default_args)

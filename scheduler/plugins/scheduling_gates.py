@@ -7,6 +7,7 @@ from scheduler.dispatcher.calls import GATED_MESSAGE
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SUCCESS, Status, unresolvable
+from scheduler.switches import PluginSwitches, ReportSwitches
 
 
 class SchedulingGates:
@@ -16,8 +17,8 @@ class SchedulingGates:
     name = "SchedulingGates"
 
     def __init__(self, args: Args, handle: Handle) -> None:
-        is_unified = handle.switches.choice("preenqueue_report.gates_message") == "unified"
-        self._says_as_api_server = is_unified and handle.switches.flag("SchedulerPreEnqueuePodStatus")
+        is_unified = handle.switches.of(PluginSwitches).gates_message == "unified"
+        self._says_as_api_server = is_unified and handle.switches.of(ReportSwitches).is_on
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Say no while any gate is left."""

@@ -14,6 +14,7 @@ from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEve
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
+from scheduler.switches import PluginSwitches
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Toleration
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated
@@ -29,7 +30,7 @@ class TaintToleration:
     name = "TaintToleration"
 
     def __init__(self, args: Args, handle: Handle) -> None:
-        self._comparing = handle.switches.flag("TaintTolerationComparisonOperators")
+        self._comparing = handle.switches.of(PluginSwitches).compares_tolerations
 
     def _tolerations(self, pod: PodInfo) -> tuple[Toleration, ...]:
         tolerations = pod.spec.tolerations

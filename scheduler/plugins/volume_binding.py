@@ -20,6 +20,7 @@ from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint
 from scheduler.framework.vectorized import Refusal
+from scheduler.switches import PluginSwitches
 from scheduler.volumes.binder import Reserved, VolumeBinder, reserve, revert
 from scheduler.volumes.claims import ClaimReader, PodClaims, claim_changed
 from scheduler.volumes.finder import Everywhere, find, find_everywhere, score_of
@@ -70,7 +71,7 @@ class VolumeBinding:
         self._handle = handle
         self._assumed = handle.volumes
         self._reader = ClaimReader(handle.world, self._assumed)
-        self._shape = (args.shape or _SHAPE) if handle.switches.flag("StorageCapacityScoring") else None
+        self._shape = (args.shape or _SHAPE) if handle.switches.of(PluginSwitches).scores_capacity else None
         self._binder = VolumeBinder(handle.world, handle.cache, float(args.bind_timeout_seconds))
         handle.world.on_change(PersistentVolume, self._assumed.volumes.on_change)
         handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.on_change)
@@ -199,7 +200,7 @@ def _capacity_changed(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStor
 
 
 def _default_args(switches: Switches) -> VolumeBindingArgs:
-    return VolumeBindingArgs(shape=_SHAPE if switches.flag("StorageCapacityScoring") else ())
+    return VolumeBindingArgs(shape=_SHAPE if switches.of(PluginSwitches).scores_capacity else ())
 
 
 PLUGIN = PluginEntry(NAME, VolumeBinding, args=VolumeBindingArgs, default_args=_default_args)

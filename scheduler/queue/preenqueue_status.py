@@ -25,10 +25,11 @@ from scheduler.dispatcher.calls import (
 )
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.queue.queued_pod import QueuedPod
+from scheduler.switches import ReportSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
 from services.api.meta import Condition, find_condition
-from services.api.switches import Switches, switch
+from services.api.switches import Switches
 
 GATE: Final = "SchedulerPreEnqueuePodStatus"
 REQUIRED_GATE: Final = "SchedulerAsyncAPICalls"
@@ -47,19 +48,8 @@ class Model(StrEnum):
 
 
 @dataclass(frozen=True)
-class ReportRules:
-    """The model and its knobs. `qps` 0: reports share the limit of all other calls."""
-
-    is_on: bool = switch(GATE)
-    model: str = switch("preenqueue_report.model")
-    delay_s: float = switch("preenqueue_report.delay_s")
-    clear_delay_s: float = switch("preenqueue_report.clear_delay_s")
-    delay_scope: str = switch("preenqueue_report.delay_scope")
-    on_other_plugin_rejects: str = switch("preenqueue_report.on_other_plugin_rejects")
-    reason: str = switch("preenqueue_report.reason")
-    condition: str = switch("preenqueue_report.condition")
-    target: str = switch("preenqueue_report.target")
-    qps: float = switch("preenqueue_report.qps")
+class ReportRules(ReportSwitches):
+    """The model and its knobs."""
 
     @property
     def is_immediate(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from scheduler.cache.node_info import TEMPLATES_MAX, PodInfo, PodRequests, as_specified, most, requests_of
 from scheduler.resize.deferral import waits
+from scheduler.switches import ResizeSwitches
 from services.api.kinds.pod import Pod
 from services.api.lru import LRU
 from services.api.podresources import Amounts, as_actual, as_allocated, as_held, has_infeasible_resize, pod_requests
@@ -89,8 +90,8 @@ class Accounting:
 
 def accounting_of(switches: Switches) -> Accounting | None:
     """Return the way of counting that these switches ask for; None for the usual one."""
-    is_aggregated = switches.choice("resize.accounting") == "aggregated"
-    reserved = switches.choice("resize.reserved_space")
+    is_aggregated = switches.of(ResizeSwitches).accounting == "aggregated"
+    reserved = switches.of(ResizeSwitches).reserved_space
     if not is_aggregated and reserved == "evict_pod":
         return None
     return Accounting(is_aggregated, reserved == "ignore_unactuated", reserved == ONCE_ACCEPTED)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from scheduler.switches import ResizeSwitches
 from services.api.switches import Switches
 
-GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
 BY_GENERATION: Final = "generation"
 
 
@@ -80,30 +80,28 @@ _ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "G4": {"on_fit": "complete_bind", "parked_wakeup": "handler_add_or_activate", "conditions": "none",
            "policy_source": "node_field", "double_preemption": "spec_node_name", "outside_plugins": "relevance"},
 }  # fmt: skip
-_CHOSEN: Final = {"parked_wakeup": "resize.parked_wakeup", "double_preemption": "resize.double_preemption"}
-"""Answers that may be chosen apart from the generation, because a scenario compares them, and their switches."""
 
 
 def rules_of(switches: Switches) -> ResizeRules | None:
     """Return the rules in force; None while the feature is off, and deferred pods are left to their nodes."""
-    if not switches.flag(GATE):
+    own = switches.of(ResizeSwitches)
+    if not own.is_on:
         return None
-    generation = switches.choice("resize.generation")
+    generation = own.generation
     answers = dict(_ANSWERS[generation])
-    for name, switch in _CHOSEN.items():
-        chosen = switches.choice(switch)
-        if chosen != BY_GENERATION:
-            answers[name] = chosen
-    scope = switches.choice("resize.retry_scope")
+    # What a scenario compares may be chosen apart from the generation.
+    chosen = {"parked_wakeup": own.parked_wakeup, "double_preemption": own.double_preemption}
+    answers |= {name: value for name, value in chosen.items() if value != BY_GENERATION}
+    scope = own.retry_scope
     return ResizeRules(
         generation=generation,
         **answers,
         wakes_on_any_event=scope == "any_event",
-        retry_period_s=switches.number("resize.retry_period_s") if scope == "periodic" else 0.0,
-        update_order=switches.choice("resize.update_order"),
-        acts_for_group=switches.choice("resize.group_member") == "group",
-        holds_most=switches.choice("resize.supersede") == "hold_max_until_resolved",
-        counts_allocated=switches.flag("resize.reprieve_uses_allocated"),
-        adjusts_pod_count=switches.flag("resize.adjust_pod_count"),
-        reserves_on_node=switches.choice("resize.reserved_by") == "kubelet",
+        retry_period_s=own.retry_period_s if scope == "periodic" else 0.0,
+        update_order=own.update_order,
+        acts_for_group=own.group_member == "group",
+        holds_most=own.supersede == "hold_max_until_resolved",
+        counts_allocated=own.counts_allocated,
+        adjusts_pod_count=own.adjusts_pod_count,
+        reserves_on_node=own.reserved_by == "kubelet",
     )

@@ -17,6 +17,7 @@ from services.api.switches import Switches
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
 from services.controllers.shared_ownership import changes_of, claim, is_alive, selector_of
 from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
+from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
 from services.reconcile.controller import Change, Listers, Moment
@@ -45,7 +46,7 @@ class ReplicaSets:
     def __init__(self, switches: Switches, view: type[ReplicaSet] | type[ReplicationController] = ReplicaSet) -> None:
         """`view`: which of the two kinds."""
         self._view = view
-        self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
+        self._waits_after_failures = switches.of(WorkloadSwitches).failed_backoff == "on"
         self.pods = OwnedPods(view)
         self._unfinished = PodsBy(owner_unless_ended)
         self._backoffs: dict[Key, _Backoff] = {}

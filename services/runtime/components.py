@@ -28,6 +28,10 @@ MODULES: Final = {
     "credentials": "services.runtime.credentials",
 }
 """What `python -m` runs for each component."""
+SERVICES: Final = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
+"""The names by which the components of a mesh in containers are reached."""
+HEALTH_PORT: Final = 8081
+"""Where each of those says how it is."""
 _WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER, SIMULATOR_API)
 """Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -26,6 +26,7 @@ from services.client.recorder import Recorder
 from services.client.store import meta_of
 from services.reconcile.actions import NOT_PERFORMED, Action, Batch, Delete, Query, Result
 from services.reconcile.controller import Change, Controller, Moment, Watch
+from services.reconcile.manager_switches import ManagerSwitches
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
 from services.runtime.config import StartError
@@ -121,7 +122,7 @@ class ControllerLoop:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._causes: dict[Key, dict[str, None]] = {}
         self._wake = asyncio.Event()
-        self._has_gate = seams.switches.flag("controllers.own_write_gate")
+        self._has_gate = seams.switches.of(ManagerSwitches).has_own_write_gate
         self._gate = OwnWriteGate(self._reached)
         self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
         self._faults_total = 0

@@ -19,9 +19,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from services.telemetry.spans import Attribute, FinishedSpan, parse_traceparent, service_attributes
+from services.telemetry.spans import RPC_PREFIX, Attribute, FinishedSpan, parse_traceparent, service_attributes
 
-RPC_PREFIX: Final = "mesh.v1.ApiServer/"
 WATCH: Final = "kubernetes.watch"
 """What `messaging.system` is for changes that watches bring."""
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.45.0"

@@ -14,6 +14,8 @@ Kind = Literal["internal", "server", "client", "consumer"]
 """What a span is to others, by OpenTelemetry's words: a request answered, a request made, a change taken from a watch.
 There is no producer among them: a span whose write was published is exported as two (`FinishedSpan.sent_ns`)."""
 
+RPC_PREFIX: Final = "mesh.v1.ApiServer/"
+"""How the spans of calls between components are called, before the method."""
 SPAN_NAMES: Final = {
     "pod": "k8s.pod.name",
     "node": "k8s.node.name",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lab.cli.commands.bench import COMMAND
+from lab.cli.commands.bench import bench
 
 EXAMPLE = Path(__file__).parents[2] / "examples/scheduler_perf/performance-config.yaml"
 
@@ -22,7 +22,7 @@ def test_a_workload_is_run_on_an_api_server_and_a_scheduler(tmp_path, workload, 
     words = ("--config", EXAMPLE, "--labels", "integration-test,short", "--workload", workload)
 
     answer = CliRunner().invoke(
-        COMMAND, [str(word) for word in (*words, "--data-items-dir", tmp_path, "-o", "json")], standalone_mode=False
+        bench, [str(word) for word in (*words, "--data-items-dir", tmp_path, "-o", "json")], standalone_mode=False
     )
 
     printed = msgspec.json.decode(answer.stdout)

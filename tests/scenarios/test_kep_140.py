@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lab.cli.commands.run import COMMAND
+from lab.cli.commands.run import run as keplab_run
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.timeline import status_of
@@ -102,10 +102,10 @@ def test_ks_30_a_step_begins_when_the_one_before_it_is_over_and_the_timeline_has
 def test_without_a_done_operation_the_scenario_is_paused_and_the_command_fails(tmp_path):
     file = write(tmp_path, create(1, node()), create(1, pod("a")))
 
-    result = CliRunner().invoke(COMMAND, [str(file), "--runs", "none", "-o", "json"])
+    result = CliRunner().invoke(keplab_run, [str(file), "--runs", "none", "-o", "json"])
 
     assert (result.exit_code, json.loads(result.stdout)[0]["status"]["phase"]) == (1, "Paused")
-    finished = CliRunner().invoke(COMMAND, [str(write(tmp_path, create(1, pod("a")), DONE)), "--runs", "none"])
+    finished = CliRunner().invoke(keplab_run, [str(write(tmp_path, create(1, pod("a")), DONE)), "--runs", "none"])
     assert (finished.exit_code, "phase Succeeded" in finished.stdout) == (0, True)
 
 

@@ -10,7 +10,7 @@ EVENTS_MAX = 50_000
 EVENTS_BYTES_MAX = 24 << 20
 """Of their JSON. An Event of 1 KB takes 2.6 KB of memory (its selectable fields 0.5 KB, its place in indexes and in the
 window of changes the rest), and one that is deleted as much again while its change is kept: with this bound a churn of
-Events stays below 150 MB (`python -m lab.benchmarks.events`)."""
+Events stays below 150 MB (`python -m lab.benchmarks.server.events`)."""
 EVENTS_SWEEP_MAX = 500
 
 

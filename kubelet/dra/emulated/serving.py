@@ -34,6 +34,7 @@ from kubelet.dra.calls import (
 from kubelet.dra.emulated.binding import Waiting, reported
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
+from kubelet.dra.emulated.switches import DriverSwitches
 from services.api.errors import UNREADABLE, ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
@@ -106,7 +107,7 @@ class DriverServing:
     """One driver of one node at work: the component of its process. `run` once."""
 
     def __init__(self, definition: DriverDefinition, seams: Seams, node: str, folder: str, instance: str = "") -> None:
-        guards = seams.switches.choice("dra.double_allocation_guard") == "driver"
+        guards = seams.switches.of(DriverSwitches).guard == "driver"
         self._driver = EmulatedDriver(definition, node, guards=guards)
         self._seams, self._node = seams, node
         tail = f"-{instance}" if instance else ""

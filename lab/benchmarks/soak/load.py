@@ -17,6 +17,7 @@ from lab.benchmarks.mesh import PodState
 from lab.benchmarks.running_mesh import follow_pods
 from lab.benchmarks.soak.figures import Counts
 from services.api.errors import ApiError, UnknownOutcome
+from services.api.kinds.pod import RUN
 from services.api.wire import Api, Request, WatchEvent
 
 DRIVER: Final = "gpu.example.com"
@@ -60,7 +61,7 @@ def _deployment(name: str) -> dict[str, Any]:
 
 
 def _job(name: str) -> dict[str, Any]:
-    metadata = {"annotations": {"keplab.dev/run": "exit 0 after 2s"}}
+    metadata = {"annotations": {RUN: "exit 0 after 2s"}}
     template = {"metadata": metadata, "spec": {"containers": [_container()], "restartPolicy": "Never"}}
     spec = {"completions": 3, "parallelism": 2, "ttlSecondsAfterFinished": 10, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(name), "spec": spec}

@@ -6,18 +6,21 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import msgspec
+
+from lab.benchmarks.bench import NOT_THERE, Bench, Reporter, Table, option
 from lab.benchmarks.mesh import wait_for_nodes
 from lab.benchmarks.running_mesh import RunningMesh, running_mesh
 from lab.benchmarks.soak.faults import Fault, faults
 from lab.benchmarks.soak.figures import Counts, Sample
 from lab.benchmarks.soak.load import DRIVER, Load
-from lab.benchmarks.soak.report import Soak
+from lab.benchmarks.soak.report import HEADINGS, RISING, Soak, page
 from lab.benchmarks.soak.samples import of_directory, of_process, read_leases, read_metrics
 from lab.scenarios.measures import quantile
 from services.api.identity import ADMIN
@@ -32,6 +35,7 @@ DEVICES: Final = 4
 EVENT_TTL_SHARE: Final = 0.5
 """Events live for half of the warm-up, so that as many go as come when it ends; the default is an hour."""
 ITSELF: Final = "supervisor and load"
+OUT_DEFAULT: Final = Path("runs/soak")
 
 Say = Callable[[str], None]
 
@@ -120,11 +124,10 @@ async def _soak(
         for host in range(min(3, nodes))
     }  # fmt: skip
     arguments = {"apiserver": ["--event-ttl", f"{EVENT_TTL_SHARE * warm_s:.0f}s"]}
-    options: dict[str, Any] = {"definitions": definitions, "engine": engine, "arguments": arguments}
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
     soak = Soak(hours, warm_s, 0.0, nodes, seed, (before, before), Counts(), {})
-    async with running_mesh(is_traced=True, **options) as mesh:
+    async with running_mesh(is_traced=True, definitions=definitions, engine=engine, arguments=arguments) as mesh:
         await wait_for_nodes(mesh.api, nodes)
         load = Load(mesh.api, random, rate)
         await load.set_up()
@@ -168,3 +171,62 @@ def bench_soak(
     return asyncio.run(
         _soak(hours, nodes=nodes, rate=rate, fault_period_s=fault_period_s, seed=seed, engine=engine, say=say)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoakOptions:
+    """The options of `keplab bench soak`. `rate`: bare pods a second; `fault_every`: seconds, on average."""
+
+    hours: float = option(1.0, "how long", least=0.02, most=1_000)
+    nodes: int = option(6, "emulated nodes", least=1, most=1_000)
+    rate: float = option(1.0, "bare pods a second", least=0.05, most=100)
+    fault_every: float = option(20.0, "seconds between faults, on average", least=1)
+    engine: Literal["memory", "sqlite"] = option("sqlite", choices=("memory", "sqlite"))
+    seed: int = option(0, "of load and faults")
+    out: Path = option(OUT_DEFAULT, "where soak.json and soak.md go")
+
+
+def _run_bench(options: SoakOptions, reporter: Reporter) -> Soak:
+    """Measure, and write the page and the JSON document with all samples."""
+    soak = bench_soak(
+        hours=options.hours,
+        nodes=options.nodes,
+        rate=options.rate,
+        fault_period_s=options.fault_every,
+        seed=options.seed,
+        engine=options.engine,
+        say=reporter.say,
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "soak.json").write_bytes(msgspec.json.encode(soak.document()))
+    (options.out / "soak.md").write_text(page(soak))
+    return soak
+
+
+def _table(options: SoakOptions, soak: Soak) -> Iterator[str | Table]:
+    yield Table(HEADINGS, [row.cells() for row in soak.rows()])
+    yield soak.summary
+    yield f"wrote {options.out}/soak.json and {options.out}/soak.md"
+
+
+def _document(soak: Soak) -> dict[str, Any]:
+    return {key: value for key, value in soak.document().items() if key != "samples"}
+
+
+BENCH: Final = Bench(
+    name="soak",
+    help="""Run a mesh for hours under churn and faults, and judge after a warm-up what grows.
+
+    Pods, Deployments, Jobs and claims come and go, processes are killed and paused. Judged are memory, files, threads,
+    tasks, queues, watches, the store, latencies and lease ages.
+
+    Ctrl-C ends it early and judges what is there. Exit code 1 when a slope is above its limit.
+    """,
+    options=SoakOptions,
+    run=_run_bench,
+    table=_table,
+    document=_document,
+    late=NOT_THERE,
+    is_failed=lambda soak: any(row.result in RISING for row in soak.rows()),
+    is_interrupted=lambda soak: soak.is_interrupted,
+)

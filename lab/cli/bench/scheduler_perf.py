@@ -29,26 +29,31 @@ DURATION, THROUGHPUT, ATTEMPTS = (
 )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the command line says. `data_items_dir`: where the data items are written, None for nowhere."""
+@dataclass(frozen=True, kw_only=True)
+class PerfOptions:
+    """What a user says of a file of scheduler_perf, one field an option, as click parses it.
 
-    config: str
-    workload: str
+    `config`: the file, None for none. `workload_re`: what CASE/NAME matches, "" for all; `labels`: those that it must
+    have, or with - must not, with commas between. `data_items_dir`: where the data items are written, None for nowhere.
+    `topic`: in the name of their file, "" for the file's folder. `assignments`: NAME=VALUE of switches.
+    """
+
+    config: str | None
+    workload_re: str
     labels: str
     form: Literal["algorithm", "mesh"]
-    topic: str
     data_items_dir: Path | None
-    has_thresholds: bool
-    is_strict: bool
-    ignores_unknown_gates: bool
+    topic: str
+    no_thresholds: bool
+    strict: bool
+    unknown_gates: Literal["refuse", "ignore"]
     assignments: tuple[str, ...]
-    output: str
+    output: Literal["text", "json"]
 
 
 def options(command: F) -> F:
     """Give a command the options that go with `--config`."""
-    given: Sequence[Callable[[F], F]] = (
+    decorators: Sequence[Callable[[F], F]] = (
         click.option("--config", metavar="FILE", help="run this scheduler_perf file, such as performance-config.yaml"),
         click.option("--workload", "workload_re", default="", metavar="RE", help="only CASE/NAME that match"),
         click.option(
@@ -80,42 +85,42 @@ def options(command: F) -> F:
             help="feature gates that keplab does not have",
         ),
     )
-    for option in reversed(given):
-        command = option(command)
+    for decorate in reversed(decorators):
+        command = decorate(command)
     return command
 
 
-def bench_file(asked: Asked, progress: Progress) -> int:
-    """Run the workloads of a file that are asked for; return the exit code. Raises: KeyboardInterrupt, with what was
-    measured so far written and printed."""
+def bench_file(options: PerfOptions, config: str, progress: Progress) -> int:
+    """Run the workloads of a file that the options choose; return the exit code. Raises: KeyboardInterrupt, with what
+    was measured so far written and printed."""
     from lab.benchmarks.scheduler_perf import cases, run
     from lab.benchmarks.scheduler_perf.located import FileError
     from lab.benchmarks.scheduler_perf.selection import Unselected
 
-    Switches.parse(asked.assignments)  # a wrong one is refused before anything starts
+    Switches.parse(options.assignments)  # a wrong one is refused before anything starts
     try:
-        file = cases.read(asked.config)
-        prepared = _prepared(file, asked)
+        file = cases.read(config)
+        prepared = _prepared(file, options)
     except (FileError, Unselected) as error:
         fail(str(error))
-    _check_writable(asked.data_items_dir)
-    outcomes = run.Outcomes(asked.topic or file.topic)
+    _check_writable(options.data_items_dir)
+    outcomes = run.Outcomes(options.topic or file.topic)
     try:
-        run.run(prepared, asked.form, outcomes, progress, _ended)
+        run.run(prepared, options.form, outcomes, progress, _ended)
     except KeyboardInterrupt:
-        _finish(outcomes, asked)
+        _finish(outcomes, options)
         raise
-    return _finish(outcomes, asked)
+    return _finish(outcomes, options)
 
 
-def _prepared(file: CaseFile, asked: Asked) -> list[Prepared]:
+def _prepared(file: CaseFile, options: PerfOptions) -> list[Prepared]:
     """Return what is to be run, everything that a file names read."""
     from lab.benchmarks.scheduler_perf import run, selection
 
     found = []
-    for workload in selection.selected(file, asked.workload, asked.labels):
+    for workload in selection.selected(file, options.workload_re, options.labels):
         chosen = selection.gates_of(
-            workload, ignores_unknown=asked.ignores_unknown_gates, assignments=asked.assignments
+            workload, ignores_unknown=options.unknown_gates == "ignore", assignments=options.assignments
         )
         Switches.parse(chosen.assignments)
         steps = workload.steps()
@@ -135,19 +140,19 @@ def _check_writable(folder: Path | None) -> None:
         fail(f"--data-items-dir {folder}: it cannot be written to")
 
 
-def _finish(outcomes: Outcomes, asked: Asked) -> int:
+def _finish(outcomes: Outcomes, options: PerfOptions) -> int:
     """Write and print what there is; return the exit code."""
-    written = _write(outcomes, asked.data_items_dir)
+    written = _write(outcomes, options.data_items_dir)
     missed = [each for outcome in outcomes.all for each in outcome.thresholds if not each.is_met]
     failed = [each for each in outcomes.all if each.failed]
     ran = [each for each in outcomes.all if not each.skipped]
-    if asked.output == "json":
+    if options.output == "json":
         print_json({**outcomes.document(), "file": written, "workloads": [_row(each) for each in outcomes.all]})
     else:
-        _show(outcomes.all, asked)
+        _show(outcomes.all, options)
         if written:
             click.echo(f"wrote {written}")
-    if failed or not ran or (missed and asked.has_thresholds):
+    if failed or not ran or (missed and not options.no_thresholds):
         return EXIT_FAILED
     return EXIT_OK
 
@@ -190,7 +195,7 @@ def _write(outcomes: Outcomes, folder: Path | None) -> str:
     return str(path)
 
 
-def _show(outcomes: Sequence[Outcome], asked: Asked) -> None:
+def _show(outcomes: Sequence[Outcome], options: PerfOptions) -> None:
     rows = []
     for outcome in outcomes:
         figures = {(item.labels["Name"], item.labels["Metric"]): item.data for item in outcome.items}
@@ -210,7 +215,7 @@ def _show(outcomes: Sequence[Outcome], asked: Asked) -> None:
                     f"{each.pods_per_s:,.1f}" if each.pods else "",
                     f"{attempt['Perc99']:,.2f}" if attempt else "",
                     f"{figures.get((each.name, DURATION), {}).get('Duration', 0.0):,.2f}",
-                    _threshold(outcome, each.name, asked),
+                    _threshold(outcome, each.name, options),
                 )
             )
     if rows:
@@ -220,10 +225,10 @@ def _show(outcomes: Sequence[Outcome], asked: Asked) -> None:
         click.echo(f"feature gates left out: {', '.join(ignored)}")
 
 
-def _threshold(outcome: Outcome, name: str, asked: Asked) -> str:
+def _threshold(outcome: Outcome, name: str, options: PerfOptions) -> str:
     found = [each for each in outcome.thresholds if each.name == name]
     ratios = [f"{each.ratio:.2f}" for each in found]
-    if not asked.is_strict:
+    if not options.strict:
         return " ".join(ratios)
     said = ["met" if each.is_met else "missed" for each in found]
     return " ".join(f"{ratio} {word}" for ratio, word in zip(ratios, said, strict=True))

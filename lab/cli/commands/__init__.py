@@ -1,1 +1,1 @@
-"""One file a command: `up.py` offers `COMMAND`, and `keplab up` exists. Nothing else needs to know."""
+"""One file a command: `up.py` has the function `up`, and `keplab up` exists. Nothing else needs to know."""

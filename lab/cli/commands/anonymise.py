@@ -38,7 +38,7 @@ or SimKube stays one; all others become kwokctl's. Keep the salt to yourself: it
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
 @format_option("the files' format [known by their content]")
 @options_option
-def COMMAND(  # noqa: N802
+def anonymise(
     files: tuple[Path, ...], salt: Path, path: Path, format_name: str | None, options: tuple[str, ...]
 ) -> int:
     """Write a snapshot, recording or trace without its names.

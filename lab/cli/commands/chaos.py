@@ -31,7 +31,7 @@ Examples:
 @click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
 @sweep_options
 @output_option
-def COMMAND(  # noqa: N802
+def chaos(
     file: Path,
     seeds: int,
     seed: int,

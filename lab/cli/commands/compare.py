@@ -7,15 +7,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 import msgspec
 
 from lab.cli import completing
-from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark
+from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, print_json, refusing, remark, takes
 from lab.cli.recording import NO_RUNS, RUNS_DEFAULT, keep_comparison, runs_option
 from lab.cli.running_mesh import running_mesh, running_mesh_options
 from lab.cli.scenario_files import SCENARIO, called
@@ -36,6 +37,33 @@ from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.sweep import runs_of
 from lab.ui.result_page import comparison_page
 from services.api.switches import SwitchError, Switches
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """What a user says of a comparison, one field an option or argument, as click parses it.
+
+    `arms`: NAME:SWITCH=VALUE[,…]; `assignments`: NAME=VALUE for all of them; `seed`: the first of `seeds`. `server`:
+    HOST:PORT, `containers`: a compose project, of a mesh that runs already; "" for none. `report`: the page, None for
+    one in `runs`; `runs`: a folder, or NO_RUNS. `recording`: a folder for recordings; `record`: the file that knows
+    what has run. `workers`: processes, 0 for as many as cores.
+    """
+
+    file: Path
+    arms: tuple[str, ...]
+    assignments: tuple[str, ...]
+    seeds: int
+    seed: int
+    processes: bool
+    server: str
+    containers: str
+    report: Path | None
+    picture: Path | None
+    recording: Path | None
+    runs: str
+    record: Path | None
+    workers: int
+    output: Literal["text", "json", "markdown", "csv"]
 
 
 @click.command(
@@ -87,18 +115,8 @@ Examples:
     show_default=True,
     help="how to print",
 )
-def COMMAND(  # noqa: N802
-    file: Path,
-    arms: tuple[str, ...],
-    assignments: tuple[str, ...],
-    report: Path | None,
-    picture: Path | None,
-    runs: str,
-    record: Path | None,
-    workers: int,
-    output: str,
-    **given: Any,
-) -> None:
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> int:
     """Run a scenario in several arms and show what differs.
 
     FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
@@ -108,12 +126,13 @@ def COMMAND(  # noqa: N802
     invariant or did not come to its end. Against a mesh that runs already its components are restarted with each arm's
     switches, where these differ, and have their own at the end."""
     began = _Began.now()
-    wanted = _asked(file, arms, assignments, workers=workers, **given)
-    path = report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{wanted.scenario.name}.html"
+    wanted = _asked(options)
+    runs, picture, record, output = options.runs, options.picture, options.record, options.output
+    path = options.report or Path(RUNS_DEFAULT if runs == NO_RUNS else runs) / f"{wanted.scenario.name}.html"
     pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
     _writable(path, *pictures)
     jobs = wanted.jobs()
-    count = workers_of(workers or (1 if wanted.is_alone else 0), len(jobs))
+    count = workers_of(options.workers or (1 if wanted.is_alone else 0), len(jobs))
     with _opened(record, wanted.header()) as kept:
         found, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
     if is_interrupted and not found:
@@ -122,7 +141,7 @@ def COMMAND(  # noqa: N802
     _remark_recordings(jobs, found)
     shown = {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
     unwritten = _written({path.with_suffix(".json"): _json(made), **shown})
-    run = keep_comparison(runs, made, wanted.shared.assignments, file)
+    run = keep_comparison(runs, made, wanted.shared.assignments, options.file)
     page = comparison_page(made)
     unwritten = unwritten or _written({path: page.text})
     _print(made, output, run, page.recorded)
@@ -132,39 +151,28 @@ def COMMAND(  # noqa: N802
         goes_on = "the same command goes on from there" if kept else "with --record FILE the same command would go on"
         click.echo(f"{len(found)} of {counted(len(jobs), 'run')}; {goes_on}", err=True)
         raise KeyboardInterrupt
-    raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
+    return EXIT_OK if made.passed else EXIT_FAILED
 
 
-def _asked(
-    file: Path,
-    arms: Sequence[str],
-    assignments: Sequence[str],
-    *,
-    seeds: int,
-    seed: int,
-    processes: bool,
-    server: str,
-    containers: str,
-    recording: Path | None,
-    workers: int,
-) -> Asked:
-    """Return what the words of a command line mean; what cannot be run ends the command with one line."""
-    if (server or containers) and (processes or workers > 1):
+def _asked(options: CompareOptions) -> Asked:
+    """Return the comparison that the options mean; what cannot be run ends the command with one line."""
+    server, containers, recording = options.server, options.containers, options.recording
+    if (server or containers) and (options.processes or options.workers > 1):
         fail("--server and --containers are for a mesh that runs already, and one run after the other")
     if (server or containers) and recording is not None:
         fail(
             "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
         )
     with refusing(ScriptError, SwitchError):
-        shared = Switches.parse(assignments)
-        scenario, parsed = load_scenario(file), parse_arms(arms)
+        shared = Switches.parse(options.assignments)
+        scenario, parsed = load_scenario(options.file), parse_arms(options.arms)
     access = running_mesh(server, containers)
     own = access.switches if access is not None else ()
     with refusing(ScriptError, SwitchError):
         of_arms = tuple(
             Switches.parse([*own, *scenario.switches]).replace({**shared.chosen, **arm.switches}) for arm in parsed
         )
-        plans = [plan_of(scenario, seed=seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
+        plans = [plan_of(scenario, seed=options.seed, overrides={**shared.chosen, **arm.switches}) for arm in parsed]
     for arm, plan in zip(parsed, plans, strict=True):
         if access is not None and (why := refusal(plan, access)):
             fail(f"{scenario.path}: arm {arm.name}: {why}")
@@ -172,7 +180,19 @@ def _asked(
         remark(switches, f"arm {arm.name}")
     if any(arm.switches for arm in parsed):
         _remark_equal(parsed, of_arms)
-    return Asked(file, called(file), scenario, parsed, shared, of_arms, seeds, seed, processes, access, recording)
+    return Asked(
+        file=options.file,
+        called=called(options.file),
+        scenario=scenario,
+        arms=tuple(parsed),
+        shared=shared,
+        of_arms=of_arms,
+        seeds=options.seeds,
+        seed=options.seed,
+        processes=options.processes,
+        access=access,
+        recording=recording,
+    )
 
 
 def _remark_equal(arms: Sequence[Arm], of_arms: Sequence[Switches]) -> None:

@@ -4,9 +4,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from lab.cli import bash_completion
+from lab.cli.groups import COMPLETING
 from lab.cli.output import EXIT_OK
 
-VARIABLE = "_KEPLAB_COMPLETE"
 INSTALL = {
     "bash": '# Add to ~/.bashrc:  eval "$(keplab completion bash)"',
     "zsh": '# Add to ~/.zshrc, after compinit:  eval "$(keplab completion zsh)"',
@@ -24,7 +24,7 @@ Examples:
 @click.command("completion", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(list(INSTALL)))
 @click.pass_context
-def COMMAND(context: click.Context, shell: str) -> int:  # noqa: N802
+def completion(context: click.Context, shell: str) -> int:
     """Print the script that completes commands in a shell.
 
     Completed are commands, options, switches and their values, scenarios, kinds, and the processes of the mesh that
@@ -35,5 +35,5 @@ def COMMAND(context: click.Context, shell: str) -> int:  # noqa: N802
     assert made is not None, shell
     root = context.find_root()
     click.echo(INSTALL[shell])
-    click.echo(made(root.command, {}, root.info_name or "keplab", VARIABLE).source())
+    click.echo(made(root.command, {}, root.info_name or "keplab", COMPLETING).source())
     return EXIT_OK

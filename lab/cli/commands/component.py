@@ -36,7 +36,7 @@ def arguments(component: str, given: Sequence[str], hostname: str, address: str)
 @click.command("component", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.argument("name", type=click.Choice(STARTED_ALONE))
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def COMMAND(name: str, flags: tuple[str, ...]) -> None:  # noqa: N802
+def component(name: str, flags: tuple[str, ...]) -> None:
     """Become one component of a mesh, as in a container.
 
     It runs until it is stopped; `keplab component NAME --help` lists its flags. Every flag is an environment variable

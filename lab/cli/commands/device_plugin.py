@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import click
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from kubelet.deviceplugin.emulated.plugin import ACTS, DevicePlugin
 from kubelet.deviceplugin.emulated.serving import PluginConfig, build, command_plugin
 from kubelet.managers.device_calls import KUBELET_SOCKET
-from lab.cli.output import data_option, fail, no_mesh
+from lab.cli.output import data_option, fail, no_mesh, takes
 from services.runtime.components import plugin_name
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.process import run
@@ -32,6 +33,28 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class PluginOptions:
+    """What a user says of the plugin, one field an option or argument, as click parses it.
+
+    `topology`: the NUMA node of each of so many `devices`, with commas between, "" for none. `delay`: seconds.
+    `folder`: the directory of the kubelet's socket, None where `node` and `data` say it. `act`: what a plugin that runs
+    is to do with the devices `device_ids`, None: be a plugin.
+    """
+
+    node: str
+    resource: str
+    devices: int
+    topology: str
+    preferred: Literal["pairs", "spread"] | None
+    pre_start: bool
+    delay: float
+    folder: Path | None
+    data: Path
+    act: str | None
+    device_ids: tuple[str, ...]
+
+
 @click.command("device-plugin", epilog=EPILOG)
 @click.option("--node", default="", help="the node whose kubelet it registers with")
 @click.option("--resource", required=True, help="the extended resource its devices are counted as, DOMAIN/NAME")
@@ -48,19 +71,20 @@ ACT is one of: {", ".join(sorted(ACTS))}.
 )
 @data_option
 @click.argument("act", required=False)
-@click.argument("told", nargs=-1, metavar="[DEVICE]...")
-def COMMAND(**given: Any) -> int:  # noqa: N802
+@click.argument("device_ids", nargs=-1, metavar="[DEVICE]...")
+@takes(PluginOptions)
+def device_plugin(options: PluginOptions) -> int:
     """Be an emulated device plugin, or command one that runs.
 
     Without ACT it runs until Ctrl-C; with ACT the one that runs does that next. It speaks the kubelet's device plugin
     API (v1beta1) on Unix sockets and registers again whenever the kubelet restarted. The node must take plugins: see
     docs/how-to/devices.md.
     """
-    folder = _folder(given)
-    if given["act"]:
-        return _command(folder, given)
-    definition = _definition(given)
-    node = given["node"] or "kubelet"
+    folder = _folder(options)
+    if options.act:
+        return _command(folder, options, options.act)
+    definition = _definition(options)
+    node = options.node or "kubelet"
     config = {
         "name": plugin_name(node, definition.resource),
         "node": node,
@@ -72,33 +96,33 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     return run("kubelet.deviceplugin.emulated", PluginConfig, build, [*words, "--health-port", "-1"], os.environ)
 
 
-def _folder(given: dict[str, Any]) -> Path:
+def _folder(options: PluginOptions) -> Path:
     """Return the directory of the kubelet's socket. Raises: SystemExit that says what is wrong with it."""
-    chosen: Path | None = given["folder"]
-    if (chosen is None) == (not given["node"]):
+    chosen = options.folder
+    if (chosen is None) == (not options.node):
         fail("want either --node NODE (of the mesh in --data) or --folder DIR")
-    folder = (chosen or given["data"] / SOCKETS_FOLDER / given["node"]).absolute()
+    folder = (chosen or options.data / SOCKETS_FOLDER / options.node).absolute()
     if not chosen and not folder.parent.is_dir():
-        no_mesh(given["data"], options="--device-sockets")
+        no_mesh(options.data, options="--device-sockets")
     if not folder.is_dir():
-        why = f"node {given['node']} of the mesh on {given['data']} takes no device plugins: " if not chosen else ""
+        why = f"node {options.node} of the mesh on {options.data} takes no device plugins: " if not chosen else ""
         fail(f"{why}{folder} is not there")
     return folder
 
 
-def _definition(given: dict[str, Any]) -> DevicePlugin:
+def _definition(options: PluginOptions) -> DevicePlugin:
     try:
         definition = DevicePlugin(
-            resource=given["resource"],
-            devices=given["devices"],
-            topology=_numas(given["topology"]),
-            preferred=given["preferred"] or "",
-            pre_start=given["pre_start"],
-            delay_s=given["delay"],
+            resource=options.resource,
+            devices=options.devices,
+            topology=_numas(options.topology),
+            preferred=options.preferred or "",
+            pre_start=options.pre_start,
+            delay_s=options.delay,
         )
         definition.check()
     except ValueError as error:
-        fail(f"device plugin {given['resource']}: {error}")
+        fail(f"device plugin {options.resource}: {error}")
     return definition
 
 
@@ -109,11 +133,11 @@ def _numas(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _command(folder: Path, given: dict[str, Any]) -> int:
+def _command(folder: Path, options: PluginOptions, act: str) -> int:
     parent, node = str(folder.parent), folder.name
     try:
-        asyncio.run(command_plugin(UnixSockets(), parent, node, given["resource"], given["act"], given["told"]))
+        asyncio.run(command_plugin(UnixSockets(), parent, node, options.resource, act, options.device_ids))
     except ValueError as error:
         fail(str(error))
-    click.echo(f"{given['resource']} of {given['node'] or folder}: {' '.join((given['act'], *given['told']))}")
+    click.echo(f"{options.resource} of {options.node or folder}: {' '.join((act, *options.device_ids))}")
     return 0

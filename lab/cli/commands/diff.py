@@ -58,7 +58,7 @@ Runs: keplab runs. A comparison is ID, then its first two arms are compared with
 @runs_folder_option
 @source_options
 @output_option
-def COMMAND(  # noqa: N802
+def diff(
     targets: tuple[str, ...],
     everything: bool,
     arms: tuple[str, ...],

@@ -53,7 +53,7 @@ class Check:
 @click.command("doctor", epilog=EPILOG)
 @data_option
 @output_option
-def COMMAND(data: Path, output: str) -> int:  # noqa: N802
+def doctor(data: Path, output: str) -> int:
     """Check what keplab needs of this machine.
 
     Each line says ok, warn (something will be missing) or fail (it will not work), and what to do. Exit code 1 when a

@@ -33,7 +33,7 @@ Examples:
 @data_option
 @click.option("--purge", is_flag=True, help="also remove all that the mesh has stored")
 @output_option
-def COMMAND(data: Path, purge: bool, output: str) -> int:  # noqa: N802
+def down(data: Path, purge: bool, output: str) -> int:
     """Stop the mesh; what is stored stays.
 
     With --purge that goes, too, and the data directory with it unless there is something else in it.

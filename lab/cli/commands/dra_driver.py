@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -13,7 +13,7 @@ from kubelet.dra.emulated.definition import NAME, DriverDefinition, parse_driver
 from kubelet.dra.emulated.driver import ACTS
 from kubelet.dra.emulated.files import fields_of, read_driver
 from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
-from lab.cli.output import EXIT_NOT_STARTED, data_option, fail, no_mesh
+from lab.cli.output import EXIT_NOT_STARTED, data_option, fail, no_mesh, takes
 from lab.scenarios.script.drivers import check_published
 from services.runtime.certificates import authority
 from services.runtime.components import driver_name
@@ -46,6 +46,23 @@ Instead of devices and pools it may have ResourceSlices, as `kubectl get resourc
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class DriverOptions:
+    """What a user says of the driver, one field an option or argument, as click parses it.
+
+    `text`: its name and what it is in short, `config`: the file that says it at length; one of them. `instance`: which
+    of several, "" for the only one. `act`: what a driver that runs is to do with `words`, None: be a driver.
+    """
+
+    node: str
+    text: str
+    config: Path | None
+    instance: str
+    data: Path
+    act: str | None
+    words: tuple[str, ...]
+
+
 @click.command("dra-driver", epilog=EPILOG)
 @click.option("--node", required=True, help="the node whose devices it has")
 @click.option("--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="its name, and what it is in short")
@@ -54,58 +71,58 @@ Instead of devices and pools it may have ResourceSlices, as `kubectl get resourc
 @data_option
 @click.argument("act", required=False)
 @click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
-def COMMAND(**given: Any) -> int:  # noqa: N802
+@takes(DriverOptions)
+def dra_driver(options: DriverOptions) -> int:
     """Be an emulated DRA driver, or command one that runs.
 
     Without ACT it runs until Ctrl-C; with ACT the one that runs does that. It registers with the kubelet of its node,
     publishes ResourceSlices, and prepares claims over the kubelet's gRPC API (dra.v1). The node must take plugins:
     `keplab up --device-sockets`, or drivers in its definition.
     """
-    data: Path = given["data"].absolute()
-    _check(given)
-    folder = data / SOCKETS_FOLDER / given["node"]
+    data = options.data.absolute()
+    _check(options)
+    folder = data / SOCKETS_FOLDER / options.node
     if not folder.parent.is_dir():
-        no_mesh(given["data"], options="--device-sockets")
+        no_mesh(options.data, options="--device-sockets")
     if not (folder / REGISTRY).is_dir():
         fail(
-            f"node {given['node']} of the mesh on {given['data']} takes no DRA drivers: "
-            f"{folder / REGISTRY} is not there"
+            f"node {options.node} of the mesh on {options.data} takes no DRA drivers: {folder / REGISTRY} is not there"
         )
-    if given["act"]:
-        return _command(folder, given)
-    definition = _definition(given)
+    if options.act:
+        return _command(folder, options, options.act)
+    definition = _definition(options)
     config = {
-        "name": driver_name(given["node"], definition.name) + (f"-{given['instance']}" if given["instance"] else ""),
-        "node": given["node"],
+        "name": driver_name(options.node, definition.name) + (f"-{options.instance}" if options.instance else ""),
+        "node": options.node,
         "sockets-dir": str(folder.parent),
         "definition": msgspec.json.encode(definition).decode(),
-        "instance": given["instance"],
-        **_mesh(data, driver_name(given["node"], definition.name), definition.name, given),
+        "instance": options.instance,
+        **_mesh(data, driver_name(options.node, definition.name), definition.name, options),
     }
     config["data-dir"] = str(data / config["name"])
     words = [word for name, value in config.items() for word in (f"--{name}", value)]
     socket = folder / PLUGINS / definition.name
-    click.echo(f"{definition.name} of {given['node']}: sockets in {socket}; Ctrl-C ends it")
+    click.echo(f"{definition.name} of {options.node}: sockets in {socket}; Ctrl-C ends it")
     code = run("kubelet.dra.emulated", DriverConfig, build, [*words, "--health-port", "-1"], os.environ)
     return EXIT_NOT_STARTED if code in (EXIT_CONFIG, EXIT_IO, EXIT_LOCKED) else code
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(options: DriverOptions) -> None:
     """End with one line when the options cannot be meant."""
-    for option, may_be_empty in (("node", False), ("instance", True)):
-        if not (NAME.fullmatch(given[option]) or (may_be_empty and not given[option])):
-            fail(f"--{option} {given[option]!r}: want lower-case letters, digits, `-` and `.`")
-    if given["text"] and given["config"] is not None:
-        fail(f"want --driver or --config, not both: {given['text']!r} and {given['config']}")
+    for option, name, may_be_empty in (("node", options.node, False), ("instance", options.instance, True)):
+        if not (NAME.fullmatch(name) or (may_be_empty and not name)):
+            fail(f"--{option} {name!r}: want lower-case letters, digits, `-` and `.`")
+    if options.text and options.config is not None:
+        fail(f"want --driver or --config, not both: {options.text!r} and {options.config}")
 
 
-def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[str, str]:
+def _mesh(data: Path, process: str, driver: str, options: DriverOptions) -> dict[str, str]:
     """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
     state, made = read_state(data), Credentials(data / "credentials", "", {})
     if state is None or not made.server.is_file():
-        no_mesh(given["data"], options="--device-sockets")
+        no_mesh(options.data, options="--device-sockets")
     try:
-        token_file = put_driver(made, process, driver, given["node"])
+        token_file = put_driver(made, process, driver, options.node)
     except (OSError, ValueError) as error:
         fail(f"DRA driver: {error}")
     found = {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
@@ -127,15 +144,15 @@ def _certificate(data: Path, process: str) -> dict[str, str]:
     }
 
 
-def _definition(given: dict[str, Any]) -> DriverDefinition:
-    where = f"{given['config']}: " if given["config"] is not None else ""
+def _definition(options: DriverOptions) -> DriverDefinition:
+    where = f"{options.config}: " if options.config is not None else ""
     try:
-        if given["config"] is not None:
-            found = read_driver(given["config"])
-        elif not given["text"]:
+        if options.config is not None:
+            found = read_driver(options.config)
+        elif not options.text:
             raise ValueError("want --driver NAME:DEVICES or --config FILE")
         else:
-            short = parse_drivers(given["text"])
+            short = parse_drivers(options.text)
             if len(short) != 1:
                 raise ValueError("want one driver")
             found = read_definition(short[0])
@@ -148,16 +165,16 @@ def _definition(given: dict[str, Any]) -> DriverDefinition:
     return found
 
 
-def _command(folder: Path, given: dict[str, Any]) -> int:
-    name = given["text"].partition(":")[0]
+def _command(folder: Path, options: DriverOptions, act: str) -> int:
+    name = options.text.partition(":")[0]
     try:
-        if not name and given["config"] is not None:
-            name = str(fields_of(given["config"]).get("name", ""))
+        if not name and options.config is not None:
+            name = str(fields_of(options.config).get("name", ""))
         if not name:
             raise ValueError("want --driver NAME of the driver that is to act")
-        parent, node = str(folder.parent), given["node"]
-        asyncio.run(command_driver(UnixSockets(), parent, node, name, given["act"], given["words"]))
+        parent, node = str(folder.parent), options.node
+        asyncio.run(command_driver(UnixSockets(), parent, node, name, act, options.words))
     except ValueError as error:
         fail(str(error))
-    click.echo(f"{name} of {given['node']}: {' '.join((given['act'], *given['words']))}")
+    click.echo(f"{name} of {options.node}: {' '.join((act, *options.words))}")
     return 0

@@ -58,7 +58,7 @@ Names of events: docs/spec/guarantees.md 1.2. Times of a run are seconds since i
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each"
 )
-def COMMAND(  # noqa: N802
+def events(
     run: str | None,
     target: str,
     namespace: str,

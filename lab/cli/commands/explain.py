@@ -46,7 +46,7 @@ Examples:
 @click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and ask at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
-def COMMAND(  # noqa: N802
+def explain(
     target: str,
     namespace: str,
     data: Path,

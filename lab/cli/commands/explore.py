@@ -27,7 +27,8 @@ from lab.explore.moments import Event, EventError, nameable, parse_event
 from lab.explore.picture import svg_diagram
 from lab.explore.recorder import Found, Trial
 from lab.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
-from lab.explore.search import Report, Task, explore, record, replayed
+from lab.explore.search import Report, Task, record, replayed
+from lab.explore.search import explore as search_orders
 from lab.scenarios.run import load_scenario
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.script.value_types import parse_duration
@@ -75,7 +76,7 @@ Examples:
 @click.option("--replay", type=click.Path(path_type=Path), help="run a saved schedule again instead")
 @set_option
 @output_option
-def COMMAND(  # noqa: N802
+def explore(
     file: Path | None,
     around: str | None,
     budget: int,
@@ -139,7 +140,7 @@ def _explore(task: Task, *, quiet: bool) -> Report:
         def progress(done: int, total: int, found: int) -> None:
             shown.update(bar, completed=done, total=total, found=found)
 
-        return explore(task, progress)
+        return search_orders(task, progress)
 
 
 def _numbered(path: Path, number: int) -> Path:

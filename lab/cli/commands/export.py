@@ -50,7 +50,7 @@ Examples:
 @cluster_options
 @secrets_option
 @data_option
-def COMMAND(  # noqa: N802
+def export(
     path: Path,
     format_name: str,
     salt: Path | None,

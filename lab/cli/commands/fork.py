@@ -76,7 +76,7 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
 @click.option("--save", type=click.Path(path_type=Path), help="write the state there, and run nothing")
 @set_option
 @output_option
-def COMMAND(  # noqa: N802
+def fork(
     file: Path | None,
     at: int | None,
     source: Path,

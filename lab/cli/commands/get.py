@@ -36,7 +36,7 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 @click.option("--at", default="", metavar="RV", help="the resource version; without it, now")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @source_options
-def COMMAND(  # noqa: N802
+def get(
     target: tuple[str, ...],
     namespace: str,
     everywhere: bool,

@@ -33,7 +33,7 @@ The history goes back as far as the API server's window of changes: 5 minutes, a
 @click.option("--limit", type=click.IntRange(1), help="so many of the newest changes")
 @source_options
 @output_option
-def COMMAND(  # noqa: N802
+def history(
     target: tuple[str, ...], namespace: str, limit: int | None, data: Path, recording: Path | None, output: str
 ) -> int:
     """List the changes of an object: who wrote what, and when.

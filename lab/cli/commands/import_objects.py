@@ -127,7 +127,7 @@ LIMIT = "10000h"
 )
 @data_option
 @output_option
-def COMMAND(  # noqa: N802
+def import_objects(
     files: tuple[Path, ...],
     kubeconfig: Path | None,
     context: str,

@@ -37,9 +37,7 @@ Logs of containers: kubectl logs POD. What components decided: keplab events.
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each"
 )
-def COMMAND(  # noqa: N802
-    names: tuple[str, ...], follow: bool, since: str, since_time: str, tail: int, data: Path, output: str
-) -> int:
+def logs(names: tuple[str, ...], follow: bool, since: str, since_time: str, tail: int, data: Path, output: str) -> int:
     """Print the logs of the mesh's processes.
 
     NAME is that of a process, as `keplab status` lists them, or of a component (`kubelet` for all its hosts); without

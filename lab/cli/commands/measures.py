@@ -18,7 +18,7 @@ Examples:
 @click.command("measures", epilog=EPILOG)
 @click.argument("pattern", required=False, default="")
 @output_option
-def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
+def measures(pattern: str, output: str) -> int:
     """List the measures of a run, and which direction is better.
 
     RESOURCE in a name stands for cpu, memory and each other resource that a pod requests. Those of installed packages

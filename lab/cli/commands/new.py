@@ -27,7 +27,7 @@ Examples:
 
 
 @click.group("new", cls=Group, epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802
+def new() -> None:
     """Make the skeleton of an experiment, plugin, controller or kind.
 
     Each comes with a test that passes. Nothing that exists is overwritten.
@@ -42,7 +42,7 @@ def _where(command: F) -> F:
     return click.argument("name")(directory(output_option(command)))
 
 
-@COMMAND.command("experiment", epilog=EPILOG)
+@new.command("experiment", epilog=EPILOG)
 @_where
 def experiment(name: str, top: Path, output: str) -> int:
     """Make a scenario with two arms.
@@ -69,7 +69,7 @@ def experiment(name: str, top: Path, output: str) -> int:
     return _make(top, made, words | {"path": path, "folder": folder, "gap": "\n" if is_inside else ""}, steps, output)
 
 
-@COMMAND.command("plugin", epilog=EPILOG)
+@new.command("plugin", epilog=EPILOG)
 @_where
 @click.option("--package", "is_package", is_flag=True, help="a package of its own, also in keplab's repository")
 def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
@@ -113,7 +113,7 @@ def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
     return _make(top, made, words, steps, output)
 
 
-@COMMAND.command("controller", epilog=EPILOG)
+@new.command("controller", epilog=EPILOG)
 @_where
 def controller(name: str, top: Path, output: str) -> int:
     """Make a controller with its role.
@@ -140,7 +140,7 @@ def controller(name: str, top: Path, output: str) -> int:
     return _make(top, made, words, steps, output)
 
 
-@COMMAND.command("kind", epilog=EPILOG)
+@new.command("kind", epilog=EPILOG)
 @_where
 @click.option("--group", default="example.com", show_default=True, help="its API group")
 def kind(name: str, group: str, top: Path, output: str) -> int:

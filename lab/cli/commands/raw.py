@@ -38,11 +38,11 @@ What is written so is checked by nothing: the mesh may break on it. Each write i
 
 
 @click.group("raw", cls=Group, epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802
+def raw() -> None:
     """Read and write objects in the store, past admission."""
 
 
-@COMMAND.command("get")
+@raw.command("get")
 @click.argument("kind")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
@@ -59,7 +59,7 @@ def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("put")
+@raw.command("put")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @data_option
 def put_command(file: Path, data: Path) -> int:
@@ -83,7 +83,7 @@ def put_command(file: Path, data: Path) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("del")
+@raw.command("del")
 @click.argument("kind")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")

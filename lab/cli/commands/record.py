@@ -67,7 +67,7 @@ SIMULATORS = {"kss": "kss-record"}
 @cluster_options
 @secrets_option
 @data_option
-def COMMAND(  # noqa: N802
+def record(
     path: Path,
     format_name: str,
     duration: str,

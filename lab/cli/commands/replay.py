@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -43,6 +44,7 @@ from lab.cli.output import (
     print_json,
     refusing,
     set_option,
+    takes,
 )
 from lab.cli.results import show_result
 from lab.cli.sweep import workers_option
@@ -83,6 +85,43 @@ others own; --pods as-they-are binds pods as they were bound. In virtual time th
 recording's snapshot.
 """
 NODES_DEFAULT = "10 cpu=32 memory=128Gi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """What a user says of a replay, one field an option or argument, as click parses it.
+
+    `speed`: seconds of the recording in one second, or `max`; `virtual`: in virtual time, None for what the format is
+    for. `nodes`: in the words of a scenario; `duration` and `after`: durations with their units. `options`: NAME=VALUE
+    of the format; `salt`: the file that names are made of, None to leave them as they are. `arms`: texts
+    NAME:SWITCH=VALUE[,…], which are run with `seeds` seeds from `seed` on by so many `workers`, 0 for as many as cores.
+    `assignments`: NAME=VALUE of switches. Texts that are "" are not said.
+    """
+
+    file: Path
+    speed: str
+    virtual: bool | None
+    nodes: str
+    namespace_prefix: str
+    unroll: bool
+    duration: str
+    hooks: Path | None
+    allow_hooks: bool
+    options: tuple[str, ...]
+    salt: Path | None
+    fault: Path | None
+    arms: tuple[str, ...]
+    seeds: int
+    seed: int
+    pods: Literal["pending", "as-they-are"]
+    after: str
+    format_name: str | None
+    lenient: bool
+    workers: int
+    report: Path | None
+    assignments: tuple[str, ...]
+    data: Path
+    output: Literal["text", "json"]
 
 
 @click.command("replay", epilog=EPILOG)
@@ -144,34 +183,8 @@ NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 @set_option
 @data_option
 @output_option
-@click.pass_context
-def COMMAND(  # noqa: N802
-    context: click.Context,
-    file: Path,
-    speed: str,
-    virtual: bool | None,
-    nodes: str,
-    namespace_prefix: str,
-    unroll: bool,
-    duration: str,
-    hooks: Path | None,
-    allow_hooks: bool,
-    options: tuple[str, ...],
-    salt: Path | None,
-    fault: Path | None,
-    arms: tuple[str, ...],
-    seeds: int,
-    seed: int,
-    pods: str,
-    after: str,
-    format_name: str | None,
-    lenient: bool,
-    workers: int,
-    report: Path | None,
-    assignments: tuple[str, ...],
-    data: Path,
-    output: str,
-) -> int:
+@takes(ReplayOptions)
+def replay(options: ReplayOptions) -> int:
     """Play a recording, in a mesh that runs or in virtual time.
 
     Its objects are loaded first, then each change is made at its moment. The exit code is 1 when something could not be
@@ -179,61 +192,53 @@ def COMMAND(  # noqa: N802
     """
     with refusing(Refused, ScriptError, SwitchError, StateError, ValueError):
         try:
-            fast = read_speed(speed)
+            fast = read_speed(options.speed)
         except ValueError as error:
-            fail(f"--speed {speed}: {error}")
+            fail(f"--speed {options.speed}: {error}")
         try:
-            parse_duration(after)
+            parse_duration(options.after)
         except ValueError as error:
             fail(f"--for {error}")
-        source = source_of(file)
-        if salt is not None:
-            source, format_name = anonymised_copy([source], salt, format_name or "", options_of(options)), None
-        found = format_of(source, format_name or "")
-        said = {
-            "namespace-prefix": namespace_prefix,
-            "unroll": "yes" if unroll else "",
-            "duration": duration,
-            **options_of(options),
-        }
-        asked = _Asked(source, found.name, format_name, {k: v for k, v in said.items() if v}, pods, speed, after, nodes)
-        steps = _hooks(hooks, allow_hooks)
-        if virtual is None:
-            virtual = found.is_virtual or bool(arms)
-        if not (virtual or arms):
-            if fault is not None or assignments:
-                fail(f"{'--fault' if fault else '--set'} is for virtual time; say --virtual as well")
+        asked = _asked(options)
+        steps = _hooks(options.hooks, options.allow_hooks)
+        is_virtual = options.virtual
+        if is_virtual is None:
+            is_virtual = format_named(asked.format).is_virtual or bool(options.arms)
+        if not (is_virtual or options.arms):
+            if options.fault is not None or options.assignments:
+                fail(f"{'--fault' if options.fault else '--set'} is for virtual time; say --virtual as well")
             try:
                 with steps:
-                    return asyncio.run(_live(asked, fast, lenient, data, output))
+                    return asyncio.run(_live(asked, fast, options.lenient, options.data, options.output))
             except UnknownOutcome as error:
-                fail(f"the mesh on {data}: {error}", EXIT_FAILED)
-        if lenient:
+                fail(f"the mesh on {options.data}: {error}", EXIT_FAILED)
+        if options.lenient:
             fail("--lenient is for a mesh that runs; in virtual time a recording is read whole")
-        with steps, _as_scenario(asked, fault) as scenario:
-            if arms:
-                page = report or Path("runs") / f"{source.path.stem}.html"
-                return _compared(
-                    context,
-                    file=scenario,
-                    arms=arms,
-                    seeds=seeds,
-                    seed=seed,
-                    assignments=assignments,
-                    report=page,
-                    workers=workers,
-                    output=output,
-                )
-            return _virtual(scenario, seed, assignments, output)
+        with steps, _as_scenario(asked, options.fault) as scenario:
+            if options.arms:
+                return _compared(options, scenario, options.report or Path("runs") / f"{asked.source.path.stem}.html")
+            return _virtual(scenario, options.seed, options.assignments, options.output)
 
 
-def _compared(context: click.Context, **words: object) -> int:
-    """Run `keplab compare` with these words; return its exit code."""
+def _compared(options: ReplayOptions, scenario: Path, page: Path) -> int:
+    """Run `keplab compare` of a scenario that plays the recording; return its exit code."""
+    context = click.get_current_context()
     keplab = context.find_root().command
     assert isinstance(keplab, click.Group), "keplab has commands"
     command = keplab.get_command(context, "compare")
     assert command is not None, "it is in the table"
-    return int(context.invoke(command, **words) or EXIT_OK)
+    code = context.invoke(
+        command,
+        file=scenario,
+        arms=options.arms,
+        assignments=options.assignments,
+        seeds=options.seeds,
+        seed=options.seed,
+        report=page,
+        workers=options.workers,
+        output=options.output,
+    )
+    return int(code or EXIT_OK)
 
 
 @dataclass(frozen=True)
@@ -252,6 +257,29 @@ class _Asked:
     def opened(self, began: float = 0.0, *, is_lenient: bool = False) -> Stream:
         """Return the stream from its beginning."""
         return open_stream(self.source, Reading(began, is_lenient, self.options), self.format)[1]
+
+
+def _asked(options: ReplayOptions) -> _Asked:
+    """Return what is replayed. Raises: Refused, ValueError."""
+    source, format_name, own = source_of(options.file), options.format_name, options_of(options.options)
+    if options.salt is not None:
+        source, format_name = anonymised_copy([source], options.salt, format_name or "", own), None
+    texts = {
+        "namespace-prefix": options.namespace_prefix,
+        "unroll": "yes" if options.unroll else "",
+        "duration": options.duration,
+        **own,
+    }
+    return _Asked(
+        source=source,
+        format=format_of(source, format_name or "").name,
+        given=format_name,
+        options={name: text for name, text in texts.items() if text},
+        pods=options.pods,
+        speed=options.speed,
+        after=options.after,
+        nodes=options.nodes,
+    )
 
 
 async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: str) -> int:

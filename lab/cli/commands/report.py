@@ -28,7 +28,7 @@ Examples:
 @click.option("--report", type=click.Path(path_type=Path), help="where the page goes  [default: beside what it is of]")
 @runs_folder_option
 @output_option
-def COMMAND(source: str, report: Path | None, runs: str, output: str) -> int:  # noqa: N802
+def report(source: str, report: Path | None, runs: str, output: str) -> int:
     """Write the page of a run or a comparison again.
 
     RUN is one that `keplab runs` lists, without it the newest; FILE.json is a document of `keplab compare` or of

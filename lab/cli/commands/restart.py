@@ -25,7 +25,7 @@ Examples:
 @click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
 @data_option
 @output_option
-def COMMAND(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> int:  # noqa: N802
+def restart(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> int:
     """Restart processes of the mesh.
 
     The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12

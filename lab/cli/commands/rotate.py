@@ -30,7 +30,7 @@ need the new one after the third. A rotation that was interrupted is continued b
 @data_option
 @click.option("--authority", is_flag=True, help="also change the authority that signs them")
 @output_option
-def COMMAND(data: Path, authority: bool, output: str) -> int:  # noqa: N802
+def rotate(data: Path, authority: bool, output: str) -> int:
     """Renew the certificates of the mesh now.
 
     None of its processes is restarted. A running mesh renews them by itself before they expire (`keplab up

@@ -77,7 +77,7 @@ Examples:
 @runs_option
 @sweep_options
 @output_option
-def COMMAND(  # noqa: N802
+def run(
     files: tuple[Path, ...],
     processes: bool,
     seed: int,

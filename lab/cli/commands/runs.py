@@ -44,7 +44,7 @@ kept, up to 1 GiB; a record is a folder, which may be removed.
 )
 @runs_folder_option
 @output_option
-def COMMAND(scenario: str, failed: bool, limit: int | None, runs: str, output: str) -> int:  # noqa: N802
+def runs(scenario: str, failed: bool, limit: int | None, runs: str, output: str) -> int:
     """List the runs that were made.
 
     Runs, comparisons and sweeps, newest first: when, of which revision, with what result.

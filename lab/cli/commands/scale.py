@@ -60,7 +60,7 @@ kubelet; others have none.
 @click.option("--dry-run", is_flag=True, help="print what would be made and deleted")
 @data_option
 @output_option
-def COMMAND(  # noqa: N802
+def scale(
     resource: str,
     name: str,
     replicas: int,

@@ -21,7 +21,7 @@ Examples:
     "--dir", "folder", type=click.Path(path_type=Path), help="below this folder [./experiments, or the shipped]"
 )
 @output_option
-def COMMAND(folder: Path | None, output: str) -> None:  # noqa: N802
+def scenarios(folder: Path | None, output: str) -> None:
     """List the scenarios below a folder.
 
     `keplab run` takes one by its path or by its file's name. Without --dir those below ./experiments are listed, or

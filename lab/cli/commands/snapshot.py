@@ -26,11 +26,11 @@ and no tokens. Restoring needs the same format of the store.
 
 
 @click.group("snapshot", cls=Group, epilog=EPILOG)
-def COMMAND() -> None:  # noqa: N802
+def snapshot() -> None:
     """Save the state of the mesh, and restore it."""
 
 
-@COMMAND.command("save")
+@snapshot.command("save")
 @click.argument("name")
 @data_option
 @output_option
@@ -56,7 +56,7 @@ def save_command(name: str, data: Path, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("restore")
+@snapshot.command("restore")
 @click.argument("name")
 @data_option
 @output_option
@@ -86,7 +86,7 @@ def restore_command(name: str, data: Path, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("list")
+@snapshot.command("list")
 @data_option
 @output_option
 def list_command(data: Path, output: str) -> int:
@@ -111,7 +111,7 @@ def list_command(data: Path, output: str) -> int:
     return EXIT_OK
 
 
-@COMMAND.command("export")
+@snapshot.command("export")
 @click.argument("name")
 @click.option("--format", "format_name", default="kwok", show_default=True, help="the format to write")
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")

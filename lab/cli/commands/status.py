@@ -46,7 +46,7 @@ many devices it publishes in how many ResourceSlices.
 @click.command("status", epilog=EPILOG)
 @data_option
 @output_option
-def COMMAND(data: Path, output: str) -> int:  # noqa: N802
+def status(data: Path, output: str) -> int:
     """Show the processes of the mesh and where to reach it.
 
     Also shown are its DRA drivers, and when its certificates expire. Exit code 1 when none runs, one is not ready, or a

@@ -30,7 +30,7 @@ lost, versions go on a thousand million higher, and clients that have seen the l
 @data_option
 @click.option("--accept-loss", is_flag=True, help="go on with what is there, without what is lost")
 @output_option
-def COMMAND(data: Path, accept_loss: bool, output: str) -> int:  # noqa: N802
+def store(data: Path, accept_loss: bool, output: str) -> int:
     """Look at the store of a mesh that does not run.
 
     It shows the newest version, objects, and whether an API server serves it. Exit code 1 when it would be refused.

@@ -26,7 +26,7 @@ Examples:
 )
 @click.option("--differing", is_flag=True, help="Only switches whose default is not the same in every release.")
 @output_option
-def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  # noqa: N802
+def switches(pattern: str, release: str, differing: bool, output: str) -> int:
     """List the switches: every choice between designs.
 
     Each has a default, a source and a scenario that shows it. What shows it is a scenario that compares its values:

@@ -70,7 +70,7 @@ a pod that gets its node there is left to the scheduler here. Leases, Events and
 @click.option("--dry-run", is_flag=True, help="print how many objects there are, and copy nothing")
 @data_option
 @output_option
-def COMMAND(  # noqa: N802
+def sync(
     kubeconfig: Path,
     context: str,
     as_user: str,

@@ -53,7 +53,7 @@ Examples:
     "--html", type=click.Path(path_type=Path), help="write the live page of it, and of all pods that NAME fits"
 )
 @output_option
-def COMMAND(  # noqa: N802
+def trace(
     target: str,
     namespace: str,
     data: Path,

@@ -57,7 +57,7 @@ applied before the file is looked at. The exit code is 1 when something is found
 @format_option("the file's format [known by its content]")
 @options_option
 @output_option
-def COMMAND(  # noqa: N802
+def trace_check(
     file: Path | None,
     fix: bool,
     explain: str,

@@ -1,19 +1,25 @@
 """`keplab ui`: the live page of a mesh, and of recordings."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
 import webbrowser
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail
+from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail, takes
 from lab.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
 from lab.cli.scenario_files import FOLDER, shipped
 from lab.experiments.words import counted
+
+if TYPE_CHECKING:
+    from lab.ui.access import Place
 
 PRIORITY: Final = 10
 """How much the page of a mesh gives way to the mesh's processes where CPUs are few: as niceness."""
@@ -28,6 +34,37 @@ Examples:
   keplab ui --page race.html runs/fail-1.keprec runs/unbind-1.keprec
   keplab ui --page race.html runs/runaway.json runs/fail-1.keprec runs/unbind-1.keprec
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class UiOptions:
+    """What a user says of the page, one field an option, as click parses it.
+
+    `port`: a TCP port, 0 for any free one. `hosts`: further names it is called by. `tops`: folders with scenarios that
+    the page may run. `recording`: where the mesh is recorded, None for its own directory, the path `none` for nowhere.
+    `server`: HOST:PORT of a mesh in containers, "" for the one on `data`; `credentials`, `events`, `spans` go with it.
+    `page`: the file that the page is written into, with `files` and `detail`; None: it is served.
+    """
+
+    data: Path
+    host: str
+    port: int
+    hosts: tuple[str, ...]
+    token_file: Path | None
+    allow_write: bool
+    allow_break: bool
+    is_opened: bool
+    runs: tuple[Path, ...]
+    tops: tuple[Path, ...]
+    recording: Path | None
+    server: str
+    credentials: Path
+    events: Path | None
+    spans: Path | None
+    page: Path | None
+    detail: Literal["everything", "decisions"]
+    files: tuple[Path, ...]
+    die_with_parent: bool
 
 
 @click.command("ui", epilog=EPILOG)
@@ -95,7 +132,8 @@ Examples:
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option("--die-with-parent", is_flag=True, hidden=True)
-def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N802
+@takes(UiOptions)
+def ui(options: UiOptions) -> int:
     """Show a mesh as it runs, in a browser.
 
     The address that it prints opens the page, and nothing else does. It only reads, unless it is started with
@@ -109,15 +147,15 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     from services.runtime.config import MeshError
     from services.runtime.real import die_with_parent
 
-    if given["page"] is not None:
-        return _write_page((*given["files"], *given["runs"]), given["page"], given["detail"])
-    if given["files"]:
-        raise click.UsageError(f"{given['files'][0]}: FILE is about --page; show a recording with --run FILE")
-    if given["detail"] != "everything":
-        raise click.UsageError(f"--detail {given['detail']} is about --page")
-    if given["die_with_parent"]:
+    if options.page is not None:
+        return _write_page((*options.files, *options.runs), options.page, options.detail)
+    if options.files:
+        raise click.UsageError(f"{options.files[0]}: FILE is about --page; show a recording with --run FILE")
+    if options.detail != "everything":
+        raise click.UsageError(f"--detail {options.detail} is about --page")
+    if options.die_with_parent:
         die_with_parent(os.environ)
-    token_file: Path | None = given["token_file"]
+    host, token_file = options.host, options.token_file
     if host not in LOOPBACK:
         if token_file is None:
             raise click.UsageError(f"--host {host}: whoever reaches it could open the page; it needs --token-file")
@@ -129,31 +167,31 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     except ValueError as error:
         fail(f"--token-file {error}")
     try:
-        place = _place(data, given)
+        place: Place | None = _place(options)
     except MeshError as error:
-        if not given["runs"] or given["server"]:
+        if not options.runs or options.server:
             hint = "; start one with `keplab up`, or show recordings with --run FILE.keprec"
             fail(f"{error}{hint if isinstance(error, NoMeshError) else ''}", EXIT_FAILED)
         click.secho(f"keplab: {error}: only the recordings are shown", err=True, fg="yellow")
         place = None
-    recording = given["recording"] or data / "ui.keprec"
-    options = Options(
+    recording = options.recording or options.data / "ui.keprec"
+    served = Options(
         host,
-        port,
+        options.port,
         token,
-        tuple(given["hosts"]),
-        tuple(given["runs"]),
-        None if str(recording) == "none" or (given["server"] and not given["recording"]) else recording,
-        bool(given["recording"]),
-        (experiments, *given["tops"]),
+        options.hosts,
+        options.runs,
+        None if str(recording) == "none" or (options.server and not options.recording) else recording,
+        bool(options.recording),
+        (experiments, *options.tops),
         Path(os.environ.get(RUNS_VARIABLE, RUNS_DEFAULT)) / "ui",
     )
-    settings = Settings(version("keplab"), given["allow_write"], given["allow_break"])
+    settings = Settings(version("keplab"), options.allow_write, options.allow_break)
 
     def on_ready(url: str) -> None:
         shown = url if not token else f"{url.partition('#')[0]}#t=… (the text of {token_file})"
         click.echo(shown)
-        if given["is_opened"]:
+        if options.is_opened:
             webbrowser.open(url)
 
     def on_completing(path: Path, versions: int) -> None:
@@ -163,7 +201,7 @@ def COMMAND(data: Path, host: str, port: int, **given: Any) -> int:  # noqa: N80
     if place is not None:
         os.nice(PRIORITY)
     try:
-        number = asyncio.run(serve(options, settings, place, on_ready, on_completing))
+        number = asyncio.run(serve(served, settings, place, on_ready, on_completing))
     except (Unreadable, NotRecordable) as error:
         fail(str(error))
     return EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
@@ -201,16 +239,12 @@ def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
-def _place(data: Path, given: dict[str, Any]) -> Any:
+def _place(options: UiOptions) -> Place:
     """Return where the mesh is. Raises: MeshError."""
     from lab.ui.access import ContainerMesh, LocalMesh
 
-    if not given["server"]:
-        return LocalMesh(data, may_write=given["allow_write"])
+    if not options.server:
+        return LocalMesh(options.data, may_write=options.allow_write)
     return ContainerMesh.from_folder(
-        given["server"],
-        given["credentials"],
-        may_write=given["allow_write"],
-        events=given["events"],
-        spans=given["spans"],
+        options.server, options.credentials, may_write=options.allow_write, events=options.events, spans=options.spans
     )

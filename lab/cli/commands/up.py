@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
+from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option, takes
+from lab.cli.up_options import DEFAULT_AUDIT, UpOptions
 from lab.experiments.words import counted
+from lab.simulator.config import PORT as SIMULATOR_PORT
 from services.api.switches import SwitchError
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import LOCK_FILE, discard_lock, lock, make_data_directory, read_state, write_holder
@@ -19,8 +22,8 @@ from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_K
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
-DEFAULT_AUDIT = "default"  # as lab/cli/attended.py has it
-SIMULATOR_PORT = 1212  # as lab/simulator/config.py has it
+OWN_OPTIONS = ("detach", "lock_fd", "output")
+"""What the process in the background is not told as its parent was."""
 STOPPED = (EXIT_INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 
 
@@ -208,29 +211,30 @@ Examples:
 @click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
-def COMMAND(**given: Any) -> int:  # noqa: N802
+@takes(UpOptions)
+def up(options: UpOptions) -> int:
     """Start a mesh of processes on this machine.
 
     They are API server, scheduler, controllers and kubelets that host emulated nodes. It runs until Ctrl-C, or with
     --detach until `keplab down`. kubectl, client-go and other clients reach it with the kubeconfig it writes. State
     survives in the data directory: up again continues where it was.
     """
-    is_first = not (given["data"] / LOCK_FILE).exists()
-    is_of_parent = given["lock_fd"] >= 0
-    is_new, fd = _held(given["data"], given.pop("lock_fd"))
+    is_first = not (options.data / LOCK_FILE).exists()
+    is_of_parent = options.lock_fd >= 0
+    is_new, fd = _held(options.data, options.lock_fd)
     try:
-        from lab.cli.attended import attend, check
+        from lab.cli.up_process import attend, check
 
-        check(given)
+        plan = check(options)
     except (click.ClickException, SwitchError):
         if is_first:
-            discard_lock(given["data"], is_new=is_new)
+            discard_lock(options.data, is_new=is_new)
         os.close(fd)
         raise
-    if given["detach"]:
-        return _detach(given, fd)
+    if options.detach:
+        return _detach(options, fd)
     # What the parent prints has the page's token, and the output of this process is a log.
-    return attend(given, fd, _silent if is_of_parent else lambda status: _print(status, is_detached=False))
+    return attend(plan, fd, _silent if is_of_parent else lambda status: _print(status, is_detached=False))
 
 
 def _held(data: Path, lock_fd: int) -> tuple[bool, int]:
@@ -276,18 +280,27 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     click.echo(f"  stop with    {stop if is_detached else 'Ctrl-C'}")
 
 
-def _detach(given: dict[str, Any], fd: int) -> int:
-    """Start ourselves again in the background, as the directory's holder, and return when that mesh is ready."""
-    data: Path = given["data"]
-    os.umask(0o077)
-    arguments = ["--lock-fd", str(fd)]
-    for option in COMMAND.params:
-        value = (given | {"detach": False, "output": None, "lock_fd": None})[option.name or ""]
+def words_of(options: UpOptions) -> list[str]:
+    """Return the words that say these options to a process with the same working directory, without OWN_OPTIONS."""
+    words: list[str] = []
+    values = asdict(options)
+    for option in up.params:
+        name = option.name or ""
+        if name in OWN_OPTIONS:
+            continue
+        value = values[name]
         for each in value if isinstance(value, tuple) else (value,):
             if each is True:
-                arguments.append(option.opts[-1])
+                words.append(option.opts[-1])
             elif each is not None and each is not False:
-                arguments += [option.opts[-1], str(each.absolute() if isinstance(each, Path) else each)]
+                words += [option.opts[-1], str(each.absolute() if isinstance(each, Path) else each)]
+    return words
+
+
+def _detach(options: UpOptions, fd: int) -> int:
+    """Start ourselves again in the background, as the directory's holder, and return when that mesh is ready."""
+    data = options.data
+    os.umask(0o077)
     log_path = data / "logs" / "supervisor.log"
     try:
         make_private(log_path.parent)
@@ -296,7 +309,7 @@ def _detach(given: dict[str, Any], fd: int) -> int:
         raise MeshError(f"{error.filename or data}: {error.strerror}") from None
     with log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "lab.cli", "up", *arguments],
+            [sys.executable, "-m", "lab.cli", "up", "--lock-fd", str(fd), *words_of(options)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -307,12 +320,12 @@ def _detach(given: dict[str, Any], fd: int) -> int:
     write_holder(fd, child.pid)
     os.close(fd)
     try:
-        status = _wait_until_ready(child, data, log_path, has_page=given["ui"])
+        status = _wait_until_ready(child, data, log_path, has_page=options.ui)
     except BaseException:
         child.terminate()
         child.wait()
         raise
-    if given["output"] == "json":
+    if options.output == "json":
         print_json(status)
     else:
         _print(status, is_detached=True)

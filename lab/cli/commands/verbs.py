@@ -42,7 +42,7 @@ Examples:
     type=click.Path(file_okay=False, path_type=Path),
     help="write a VS Code extension there: a TextMate grammar, snippets, JSON schemas",
 )
-def COMMAND(name: str, output: str, editor: Path | None) -> int:  # noqa: N802
+def verbs(name: str, output: str, editor: Path | None) -> int:
     """List what a line of a scenario may say.
 
     With NAME, a verb, a setting or a form of `expect`: its words, options and examples. Each example is a scenario that

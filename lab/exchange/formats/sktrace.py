@@ -23,7 +23,8 @@ from lab.exchange.reading import Source
 from lab.exchange.simkube import TEMPLATES, Config, Event, Life, Trace, Tracked, decode, encode, gvk_of, looks_so, raw
 from lab.exchange.stream import Change, Origin, Placed, Refused, Runtime, Stream, api_version_of, kind_of
 from lab.exchange.times import NANOSECOND, nanoseconds_of
-from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN, run_of
+from lab.exchange.traces.runs import GATE, LIFECYCLE, run_of
+from services.api.kinds.pod import RUN
 from services.api.meta import Document, Key, metadata_of
 from services.api.resources import resource_of_kind
 from services.api.times import seconds_in

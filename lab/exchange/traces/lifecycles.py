@@ -12,9 +12,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from lab.exchange.stream import Runtime
-from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN, SEQUENCE, Lifecycles, run_of
+from lab.exchange.traces.runs import GATE, LIFECYCLE, SEQUENCE, Lifecycles, run_of
 from services.api.errors import ApiError, Conflict, NotFound
-from services.api.kinds.pod import Pod
+from services.api.kinds.pod import RUN, Pod
 from services.api.meta import Key
 from services.api.seams import Clock, Random
 from services.api.wire import Api

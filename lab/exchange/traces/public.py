@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.exchange.stream import Change, Refused
-from lab.exchange.traces.runs import RUN, seconds_text
+from lab.exchange.traces.runs import seconds_text
+from services.api.kinds.pod import RUN
 from services.api.meta import Document
 from services.api.quantity import units
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from lab.exchange.stream import Runtime
 
-RUN: Final = "keplab.dev/run"
-"""What the emulated containers of a pod do."""
 LIFECYCLE: Final = "keplab.dev/lifecycle"
 """On a template: whose lifecycles its pods live as, `KIND NAMESPACE/NAME [MOMENT]`."""
 SEQUENCE: Final = "keplab.dev/pod-sequence-number"

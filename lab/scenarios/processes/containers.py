@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.scenarios.mesh import NotPossible
+from services.runtime.components import SERVICES
 from services.runtime.config import MeshError
 
 PROJECT, SERVICE = "com.docker.compose.project", "com.docker.compose.service"
@@ -24,7 +25,6 @@ OWNER = 10001
 """Of everything in the volumes (Dockerfile)."""
 KILLED_S = 0.2
 """How long a container that was killed stays away, unless the scenario says otherwise."""
-COMPONENTS = ("apiserver", "apiserver-2", "scheduler", "controllers", "claim-controller", "kubelet")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Containers:
         found: dict[str, Container] = {}
         for each in self._inspected():
             service = each["Config"]["Labels"].get(SERVICE, "")
-            if service not in COMPONENTS or each["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
+            if service not in SERVICES or each["Config"]["Labels"].get("com.docker.compose.oneoff") == "True":
                 continue
             name = f"kubelet/{each['Config']['Hostname']}" if service == "kubelet" else service
             networks, state = tuple(each["NetworkSettings"]["Networks"]), each.get("State") or {}

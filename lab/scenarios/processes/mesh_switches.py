@@ -19,14 +19,13 @@ from lab.scenarios.mesh import MeshPlan, NotPossible
 from lab.scenarios.processes.containers import Container, Containers
 from lab.scenarios.switch_readers import switches_read_by
 from services.api.switches import Switches
-from services.runtime.components import CLAIM_CONTROLLER
+from services.runtime.components import CLAIM_CONTROLLER, HEALTH_PORT
 from services.runtime.config import MeshError
 from services.runtime.real import write_atomically
 from services.runtime.set_file import words_of
 
 FOLDER: Final = "/switches"
 COMPONENTS: Final = ("apiserver", "scheduler", "controllers", CLAIM_CONTROLLER, "kubelet")
-HEALTH_PORT: Final = 8081
 READY_MAX_S: Final = 90.0
 POLL_S: Final = 0.2
 ANSWER_MAX_S: Final = 5.0

@@ -23,6 +23,7 @@ from lab.scenarios.script.value_types import (
     parse_pairs,
     parse_quantity,
 )
+from services.api.kinds.pod import RUN
 from services.api.meta import Document
 from services.api.resources import resources
 
@@ -193,7 +194,7 @@ def pod_template(values: Mapping[str, Any], labels: Mapping[str, str]) -> Docume
         container["resizePolicy"] = values["resize-policy"]
     metadata: Document = {"labels": {**labels, **(values["labels"] or {})}}
     if values["run"] is not None:
-        metadata["annotations"] = {"keplab.dev/run": values["run"]}
+        metadata["annotations"] = {RUN: values["run"]}
     if values["finalizers"] is not None:
         metadata["finalizers"] = values["finalizers"]
     return {"metadata": metadata, "spec": {"containers": [container]} | fields(values, _POD_SPEC)}

@@ -17,9 +17,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace as replaced
 
-from services.telemetry.spans import OWN_NAMES, SPAN_NAMES, FinishedSpan, parse_traceparent
+from services.telemetry.spans import OWN_NAMES, RPC_PREFIX, SPAN_NAMES, FinishedSpan, parse_traceparent
 
-RPC_PREFIX = "mesh.v1.ApiServer/"
 HANDOVER_NS = 100_000
 """A shorter pause before a stage of a span belongs to that stage: it is how it begins."""
 ABOVE_MAX = 24

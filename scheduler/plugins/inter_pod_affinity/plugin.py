@@ -30,13 +30,13 @@ from scheduler.plugins.inter_pod_affinity.terms import (
     question,
     unrolled,
 )
+from scheduler.switches import PluginSwitches
 from services.api.kinds.namespace import Namespace
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 
 AFFINITY_REASON = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY_REASON = "node(s) didn't match pod anti-affinity rules"
-FAITHFUL = "interpodaffinity.faithful_hints"
 HOSTILE_REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
@@ -74,7 +74,7 @@ class InterPodAffinity:
         self._cache = handle.cache
         self._world = handle.world
         self._scoring = f"{self.name}.score"
-        self._is_faithful = handle.switches.flag(FAITHFUL)
+        self._is_faithful = handle.switches.of(PluginSwitches).has_faithful_hints
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without required terms that no existing pod keeps away."""

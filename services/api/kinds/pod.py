@@ -20,6 +20,12 @@ from services.api.meta import (
 )
 from services.api.times import duration, parse_time
 
+RUN: Final = "keplab.dev/run"
+"""An annotation of a pod: what its emulated containers do."""
+BEGAN: Final = "keplab.dev/began"
+"""An annotation of a pod that was imported onto a node: the status that its kubelet there reported of it, as JSON. The
+node's kubelet here takes over what it says to run, once."""
+
 
 class ResourceClaimUse(View, frozen=True):
     """One of the pod's `resourceClaims` that a container uses; of its requests all, or the one named (KEP-4381)."""

@@ -33,6 +33,7 @@ from services.controllers.attach_detach.state import (
     volumes_of,
     wanted_by,
 )
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Action, Create, Delete, Query, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -313,8 +314,5 @@ def _build(switches: Switches) -> Controller:
 
 
 CONTROLLER = Registration(
-    "attachdetach",
-    _build,
-    start_order=22,
-    is_wanted=lambda switches: switches.flag("kubelet.enable_controller_attach_detach"),
+    "attachdetach", _build, start_order=22, is_wanted=lambda switches: switches.of(VolumeSwitches).controller_attaches
 )

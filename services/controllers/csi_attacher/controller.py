@@ -18,6 +18,7 @@ from services.api.kinds.volumeattachment import ATTACHMENTS, VolumeAttachment
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.times import format_time
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -142,8 +143,5 @@ def _build(switches: Switches) -> Controller:
 
 
 CONTROLLER = Registration(
-    "csi-attacher",
-    _build,
-    start_order=23,
-    is_wanted=lambda switches: switches.flag("kubelet.enable_controller_attach_detach"),
+    "csi-attacher", _build, start_order=23, is_wanted=lambda switches: switches.of(VolumeSwitches).controller_attaches
 )

@@ -12,6 +12,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers.shared_pods import seconds_of
+from services.controllers.shared_switches import DeschedulerSwitches
 from services.reconcile.actions import Delete, RecordEvent, Result, event
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
@@ -20,9 +21,9 @@ class RemoveFailedPods:
     """The rules of one round; nothing is remembered between two."""
 
     def __init__(self, switches: Switches) -> None:
-        self._reasons = tuple(part for part in switches.choice("descheduler.reasons").split("+") if part)
-        self._min_lifetime_s = switches.number("descheduler.min_lifetime_s")
-        self._excluded_owners = tuple(switches.choice("descheduler.exclude_owners").split("+"))
+        self._reasons = tuple(part for part in switches.of(DeschedulerSwitches).reasons.split("+") if part)
+        self._min_lifetime_s = switches.of(DeschedulerSwitches).min_lifetime_s
+        self._excluded_owners = tuple(switches.of(DeschedulerSwitches).excluded_owners.split("+"))
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Delete what is due this round, the oldest first, each with an Event."""
@@ -46,10 +47,10 @@ class RemoveFailedPods:
 
 
 def _build(switches: Switches) -> Controller:
-    reconcile, period_s = RemoveFailedPods(switches).reconcile, switches.number("descheduler.interval_s")
+    reconcile, period_s = RemoveFailedPods(switches).reconcile, switches.of(DeschedulerSwitches).interval_s
     return Controller("descheduler", None, reconcile, reads=(Pod,), period_s=period_s)
 
 
 CONTROLLER = Registration(
-    "descheduler", _build, start_order=20, is_wanted=lambda switches: switches.flag("descheduler.enabled")
+    "descheduler", _build, start_order=20, is_wanted=lambda switches: switches.of(DeschedulerSwitches).is_on
 )

@@ -21,6 +21,7 @@ from services.controllers.job.survey import Survey, survey
 from services.controllers.shared_claim_release import is_over_or_suspended
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, deletions, is_refusal
 from services.controllers.shared_ownership import Orphans, adopters, changes_of, claim, is_alive, owner_key, selector_of
+from services.controllers.shared_switches import WorkloadSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing
@@ -74,7 +75,7 @@ class Jobs:
     def __init__(self, switches: Switches) -> None:
         self.expectations = Expectations()
         self.counts = Counts()
-        self._counts_rejections = switches.flag("job.count_rejections")
+        self._counts_rejections = switches.of(WorkloadSwitches).counts_rejections
         self._orphans = Orphans()
         self._memories: dict[Key, _Memory] = {}
         self._tracked: dict[Key, dict[Key, None]] = {}

@@ -21,6 +21,7 @@ from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods import BY_NODE, PodsBy, is_ready
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -63,7 +64,7 @@ class NodeLifecycle:
     """The health of all nodes, the zones, and the reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self._grace_s = switches.number("node.grace_s")
+        self._grace_s = switches.of(NodeSwitches).grace_s
         self._placement = PodsBy(BY_NODE)
         self._health: dict[str, _Health] = {}
         self._zones = Zones()

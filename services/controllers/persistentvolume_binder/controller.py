@@ -31,6 +31,7 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume, reference_to
+from services.controllers.shared_switches import VolumeSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -43,7 +44,7 @@ class VolumeBinder:
     """What is being made, and the reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self._provision_s = switches.number("volumes.provision_s")
+        self._provision_s = switches.of(VolumeSwitches).provision_s
         self._began_s: dict[str, float] = {}
         self._last_message: dict[Key, str] = {}
         """By claim: an Event is not repeated."""

@@ -12,6 +12,7 @@ from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
 from services.api.unbind import REQUESTED, UNBINDER, UnbindSwitches, request_id
+from services.controllers.shared_switches import UnbindingSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Create, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -24,9 +25,9 @@ class PodUnbind:
 
     def __init__(self, switches: Switches) -> None:
         self._unbinding = switches.of(UnbindSwitches)
-        self._max_attempts = switches.integer("unbind.max_attempts")
-        self._takes_preset = switches.choice("unbind.user_bound") == "allow"
-        self._names_version = switches.choice("unbind.fence") == "resourceVersion"
+        self._max_attempts = switches.of(UnbindingSwitches).attempts_max
+        self._takes_preset = switches.of(UnbindingSwitches).user_bound == "allow"
+        self._names_version = switches.of(UnbindingSwitches).fence == "resourceVersion"
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
         """Name the pod when its kubelet asks."""
@@ -85,5 +86,5 @@ def _build(switches: Switches) -> Controller:
 
 
 CONTROLLER = Registration(
-    "pod-unbind", _build, start_order=19, is_wanted=lambda switches: switches.choice("unbind.api") == "condition"
+    "pod-unbind", _build, start_order=19, is_wanted=lambda switches: switches.of(UnbindingSwitches).api == "condition"
 )

@@ -8,6 +8,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers.shared_pods import seconds_of
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions
 from services.reconcile.actions import Action, Delete, Patch, Query, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration
@@ -23,8 +24,8 @@ class PodGC:
     """Since when each node that pods name has been missing, and the four rules."""
 
     def __init__(self, switches: Switches) -> None:
-        self._threshold = switches.integer("podgc.threshold")
-        self._rechecks = switches.flag("podgc.recheck")
+        self._threshold = switches.of(NodeSwitches).garbage_max
+        self._rechecks = switches.of(NodeSwitches).rechecks_garbage
         self._missing_since_s: dict[str, float] = {}
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:

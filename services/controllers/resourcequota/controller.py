@@ -21,6 +21,7 @@ from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
 from services.api.resources import Kinds
 from services.api.switches import Switches
+from services.controllers.shared_switches import QuotaSwitches
 from services.reconcile import writes
 from services.reconcile.actions import Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_cached
@@ -177,7 +178,7 @@ def _status(quota: ResourceQuota, moment: Moment, queries: dict[str, Query]) -> 
 
 def _build(switches: Switches) -> Controller:
     watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
-    counting = partial(reconcile, is_backed=switches.flag("DRAExtendedResource"))
+    counting = partial(reconcile, is_backed=switches.of(QuotaSwitches).has_extended_resources)
     return Controller("resourcequota", None, counting, watches=watches, period_s=RESYNC_S)
 
 

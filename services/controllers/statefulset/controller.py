@@ -19,6 +19,7 @@ from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
 from services.controllers.shared_pods import available_in_s
+from services.controllers.shared_switches import WorkloadSwitches
 from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
 from services.controllers.statefulset.pods import (
     CLAIMS,
@@ -39,7 +40,7 @@ class StatefulSets:
     """One controller's memory, which is little, and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self._may_replace_many = switches.flag("MaxUnavailableStatefulSet")
+        self._may_replace_many = switches.of(WorkloadSwitches).may_replace_many
         self._counts_broken = is_before(str(switches[EMULATED]), "1.37")
         self._pod_orphans = Orphans()
         self._revision_orphans = Orphans()

@@ -15,6 +15,7 @@ from services.api.meta import Key, condition_status
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
 from services.controllers.shared_pods import BY_NODE, PodsBy
+from services.controllers.shared_switches import NodeSwitches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -52,7 +53,7 @@ class TaintEviction:
     """The pods by node, the timers, and the reconcile of one pod."""
 
     def __init__(self, switches: Switches) -> None:
-        self._is_faithful = switches.flag("tainteviction.faithful")
+        self._is_faithful = switches.of(NodeSwitches).is_eviction_faithful
         self._placement = PodsBy(BY_NODE)
         self._timers: dict[Key, Timer] = {}
         self.deletions_s = Histogram(DELETION_BUCKETS_S)

@@ -18,6 +18,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
 from services.api.taints import NO_SCHEDULE
+from services.controllers.shared_switches import UnbindingSwitches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -67,7 +68,7 @@ class UnbindStorm:
     """The counts of all nodes. A change has no time of its own, so the reconcile that follows dates it."""
 
     def __init__(self, switches: Switches) -> None:
-        self._taints = switches.flag("unbind.storm_taint")
+        self._taints = switches.of(UnbindingSwitches).taints_storms
         self._nodes: dict[str, _Counted] = {}
         self._all = _Counted()
 
@@ -152,5 +153,8 @@ def _build(switches: Switches) -> Controller:
 
 
 CONTROLLER = Registration(
-    "unbind-storm", _build, start_order=21, is_wanted=lambda switches: switches.choice("kubelet.on_reject") in UNBINDS
+    "unbind-storm",
+    _build,
+    start_order=21,
+    is_wanted=lambda switches: switches.of(UnbindingSwitches).on_reject in UNBINDS,
 )

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from lab.benchmarks.scheduler_perf import cases, run
 from lab.benchmarks.scheduler_perf.core_cluster import CoreCluster
 from lab.cli.bench import scheduler_perf
-from lab.cli.commands.bench import COMMAND
+from lab.cli.commands.bench import bench
 from services.api.meta import Key
 from services.api.switches import Switches
 
@@ -20,7 +20,7 @@ GROUP = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name:
 
 
 def keplab_bench(*words):
-    return CliRunner().invoke(COMMAND, [str(word) for word in words], standalone_mode=False)
+    return CliRunner().invoke(bench, [str(word) for word in words], standalone_mode=False)
 
 
 def outcome_of(tmp_path, steps, params="{}", **files):
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_refused_before_anything_runs(tmp_path):
 
     def refusal(*more):
         with pytest.raises(SystemExit) as error:
-            COMMAND.main([str(word) for word in (*words, *more)], standalone_mode=False)
+            bench.main([str(word) for word in (*words, *more)], standalone_mode=False)
         return error.value.code
 
     assert refusal("--config", tmp_path) == 2
@@ -331,16 +331,16 @@ def test_a_workload_that_does_not_get_there_names_the_operation(tmp_path, steps,
 
 
 def test_an_interruption_leaves_what_was_measured(tmp_path, capsys):
-    asked = scheduler_perf.Asked(
+    options = scheduler_perf.PerfOptions(
         config=str(EXAMPLE),
-        workload="Basic/5Nodes",
+        workload_re="Basic/5Nodes",
         labels="",
         form="algorithm",
-        topic="",
         data_items_dir=tmp_path,
-        has_thresholds=True,
-        is_strict=False,
-        ignores_unknown_gates=False,
+        topic="",
+        no_thresholds=False,
+        strict=False,
+        unknown_gates="refuse",
         assignments=(),
         output="text",
     )
@@ -352,7 +352,7 @@ def test_an_interruption_leaves_what_was_measured(tmp_path, capsys):
             raise KeyboardInterrupt  # the second workload is under way
 
     with pytest.raises(KeyboardInterrupt):
-        scheduler_perf.bench_file(asked, interrupted)
+        scheduler_perf.bench_file(options, str(EXAMPLE), interrupted)
 
     (file,) = tmp_path.iterdir()
     names = {item["labels"]["Name"] for item in msgspec.json.decode(file.read_bytes())["dataItems"]}
@@ -362,9 +362,9 @@ def test_an_interruption_leaves_what_was_measured(tmp_path, capsys):
 
 def test_options_that_go_with_a_file_are_refused_beside_others():
     with pytest.raises(UsageError, match="--strict goes with --config, not with cel"):
-        COMMAND.main(["--strict", "cel"], standalone_mode=False)
+        bench.main(["--strict", "cel"], standalone_mode=False)
     with pytest.raises(UsageError, match="--strict wants --config"):
-        COMMAND.main(["--strict"], standalone_mode=False)
+        bench.main(["--strict"], standalone_mode=False)
 
 
 async def _resize(cluster, document):

@@ -7,10 +7,11 @@ import pytest
 
 from lab.exchange.stream import Runtime
 from lab.exchange.traces.lifecycles import LifecycleGate
-from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN
+from lab.exchange.traces.runs import GATE, LIFECYCLE
 from lab.scenarios.simulation import simloop
 from services.api.errors import NotFound
 from services.api.identity import ADMIN
+from services.api.kinds.pod import RUN
 from services.api.meta import Key
 from services.client.client import Client
 from tests.component.apiserver_fake.test_server import LoopClock, Machine

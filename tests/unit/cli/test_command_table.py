@@ -57,13 +57,15 @@ def imported(tmp_path, *words):
     [
         (("--help",), 230),
         (("--version",), 290),
+        (("bench", "--help"), 490),
+        (("bench", "mash"), 490),
         (("status",), 430),
         (("explain", "pod/x"), 430),
         (("switches",), 430),
         (("measures",), 430),
         (("scenarios", "--dir", str(ROOT / "experiments" / "runaway")), 430),
     ],
-    ids=lambda given: given[0] if isinstance(given, tuple) else "",
+    ids=lambda given: "-".join(given[:2]) if isinstance(given, tuple) else "",
 )
 def test_what_needs_no_component_imports_none(tmp_path, words, modules_max):
     modules, _ = imported(tmp_path, *words)

@@ -29,14 +29,14 @@ def test_each_becomes_its_module_with_the_flags_behind_its_name(monkeypatch, nam
     monkeypatch.setattr(component.os, "execv", lambda program, words: became.append(words[1:]))
     monkeypatch.setattr(component.socket, "gethostbyname", lambda _: "10.0.0.1")
 
-    done = CliRunner().invoke(component.COMMAND, [name, "--help"])
+    done = CliRunner().invoke(component.component, [name, "--help"])
 
     assert 0 == done.exit_code, done.output
     assert [["-m", component.MODULES[name]], ["--help"]] == [became[0][:2], became[0][-1:]]
 
 
 def test_a_component_that_there_is_not_is_named_with_those_that_there_are():
-    done = CliRunner().invoke(component.COMMAND, ["kubelt"])
+    done = CliRunner().invoke(component.component, ["kubelt"])
 
     assert 2 == done.exit_code
     assert "'kubelt' is not one of 'apiserver', 'scheduler'" in done.output
@@ -46,7 +46,7 @@ def test_a_component_that_there_is_not_is_named_with_those_that_there_are():
 def test_a_running_mesh_has_one_run_after_the_other(words):
     file = "experiments/containers/broken-parts.txt"
 
-    done = CliRunner().invoke(run.COMMAND, [file, "--server", "127.0.0.1:1", *words])
+    done = CliRunner().invoke(run.run, [file, "--server", "127.0.0.1:1", *words])
 
     assert 2 == done.exit_code
     assert "--server and --containers are for a mesh that runs already" in done.output
@@ -55,7 +55,7 @@ def test_a_running_mesh_has_one_run_after_the_other(words):
 def test_a_server_without_credentials_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("KEPLAB_LAB_CREDENTIALS", str(tmp_path))
 
-    done = CliRunner().invoke(run.COMMAND, ["experiments/containers/broken-parts.txt", "--server", "127.0.0.1:1"])
+    done = CliRunner().invoke(run.run, ["experiments/containers/broken-parts.txt", "--server", "127.0.0.1:1"])
 
     assert 2 == done.exit_code
     assert f"--server 127.0.0.1:1: {tmp_path} has no token.json" in done.output

@@ -46,7 +46,7 @@ def test_down_stops_a_mesh_that_takes_its_directory_only_now(monkeypatch, beginn
     mesh = beginning(looks)
     monkeypatch.setattr(down, "holder", mesh.holder)
 
-    assert 0 == down.COMMAND.callback(data=tmp_path, purge=False, output="text")
+    assert 0 == down.down.callback(data=tmp_path, purge=False, output="text")
     assert "mesh is down\n" == capsys.readouterr().out
     assert -15 == mesh.process.wait(10)
 
@@ -55,7 +55,7 @@ def test_down_follows_a_mesh_that_is_handed_on_to_its_own_process(monkeypatch, b
     first, second = beginning(0), beginning(0)
     monkeypatch.setattr(down, "holder", lambda _: first.holder(_) or second.holder(_))
 
-    assert 0 == down.COMMAND.callback(data=tmp_path, purge=False, output="text")
+    assert 0 == down.down.callback(data=tmp_path, purge=False, output="text")
     assert [-15, -15] == [each.process.wait(10) for each in (first, second)]
 
 
@@ -136,7 +136,7 @@ def test_purge_removes_what_the_mesh_has_stored_and_nothing_else(capsys, tmp_pat
     for name in (LOCK_FILE, "kubeconfig", "mesh.json", "notes.txt"):
         (data / name).touch()
 
-    assert 0 == down.COMMAND.callback(data=data, purge=True, output="text")
+    assert 0 == down.down.callback(data=data, purge=True, output="text")
 
     assert ["notes.txt", "parts"] == sorted(path.name for path in data.iterdir())
     assert (data / "parts" / "file").exists()
@@ -148,7 +148,7 @@ def test_purge_removes_a_directory_that_was_the_meshs_alone(capsys, tmp_path):
     (data / "apiserver").mkdir(parents=True)
     (data / LOCK_FILE).touch()
 
-    assert 0 == down.COMMAND.callback(data=data, purge=True, output="text")
+    assert 0 == down.down.callback(data=data, purge=True, output="text")
 
     assert not data.exists()
     assert f"no mesh runs on {data}\nremoved {data}\n" == capsys.readouterr().out
@@ -160,7 +160,7 @@ def test_purge_leaves_a_directory_alone_on_which_no_mesh_ever_ran(capsys, tmp_pa
     if is_there:
         (data / "logs").mkdir(parents=True)
 
-    assert 0 == down.COMMAND.callback(data=data, purge=True, output="text")
+    assert 0 == down.down.callback(data=data, purge=True, output="text")
 
     assert (data / "logs").exists() == is_there
     assert "nothing to remove: no mesh ever ran" in capsys.readouterr().out
@@ -182,7 +182,7 @@ def test_purge_keeps_files_of_others_whose_names_begin_as_the_meshs(capsys, tmp_
     ):
         (data / name).touch()
 
-    assert 0 == down.COMMAND.callback(data=data, purge=True, output="json")
+    assert 0 == down.down.callback(data=data, purge=True, output="json")
 
     kept = ["events.csv", "kubelet", "logs.tar", "mesh.yaml", "ui.md"]
     assert kept == sorted(path.name for path in data.iterdir())

@@ -12,7 +12,7 @@ from lab.exchange.formats.borg import constraint_term
 from lab.exchange.reading import Source
 from lab.exchange.stream import Refused
 from lab.exchange.traces.public import Part
-from lab.exchange.traces.runs import RUN
+from services.api.kinds.pod import RUN
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

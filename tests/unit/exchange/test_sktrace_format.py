@@ -11,7 +11,8 @@ from lab.exchange.formats.sktrace import stable_hash
 from lab.exchange.reading import Source
 from lab.exchange.simkube import decode
 from lab.exchange.stream import Change, Refused
-from lab.exchange.traces.runs import GATE, LIFECYCLE, RUN, Lifecycles
+from lab.exchange.traces.runs import GATE, LIFECYCLE, Lifecycles
+from services.api.kinds.pod import RUN
 from tests.unit.exchange.sktraces import BEGAN, CONFIG, OWNER, cronjob, deployment, event, trace
 
 WIDGET = {

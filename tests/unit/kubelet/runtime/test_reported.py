@@ -5,7 +5,8 @@ import json
 import pytest
 
 from kubelet.runtime.records import ContainerRecord
-from kubelet.runtime.reported import BEGAN, reported_record, taken_over
+from kubelet.runtime.reported import reported_record, taken_over
+from services.api.kinds.pod import BEGAN
 
 BASE_S = 1_767_225_600.0
 """2026-01-01T00:00:00Z: when the node's own clock was at zero."""

@@ -1,4 +1,4 @@
-"""What `keplab up` does once the directory is held: checks what was asked for, and runs the mesh in this process.
+"""What `keplab up` does once the directory is held: checks the options, and runs the mesh in this process.
 
 Apart from the command, which takes the directory before it imports all this: a `keplab down` must find a mesh that
 is only beginning.
@@ -10,7 +10,8 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -22,12 +23,13 @@ import msgspec
 from apiserver_fake.extensions.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
 from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
+from lab.cli.up_options import DEFAULT_AUDIT, UpOptions
 from lab.simulator.config import PORT as SIMULATOR_PORT
 from lab.simulator.settings import Settings, SettingsError, read_settings
 from scheduler.configuration.parser import ConfigurationError
 from scheduler.configuration.parser import read as read_configuration
 from services.api.errors import UNREADABLE
-from services.api.identity import EVERY_STAGE
+from services.api.identity import EVERY_STAGE, Stages
 from services.api.release import skew
 from services.api.switches import EMULATED, Switches
 from services.api.times import seconds_in
@@ -45,51 +47,87 @@ from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30
-DEFAULT_AUDIT = "default"
-"""The value of `--audit` without a policy."""
 SIMULATOR_FOLDER = "simulator"
 NO_CONFIGURATION = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 PAGE_READY_MAX_S: Final = 30.0
 PAGE_AGAIN_S: Final = 2.0
 Show = Callable[[dict[str, Any]], None]
-ETCD_FILES = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_password_file")
-ETCD_ACCESS = ("etcd_prefix", "etcd_user", *ETCD_FILES)
-"""How the API servers reach an etcd: options that are flags of theirs."""
 
 
-def check(given: dict[str, Any]) -> None:
-    """Check the options of `keplab up`, and replace the path of node definitions by what it says, dealt to hosts.
-    Raises: UsageError naming option and file."""
-    _check_life(given["certificate_life"])
-    _check_etcd(given)
-    remark(Switches.parse(given["assignments"]))
+@dataclass(frozen=True)
+class UpPlan:
+    """The options of `keplab up`, checked, with what the files say that they name.
+
+    `simulator`: how kube-scheduler-simulator's API is served, None for not at all; `simulator_port` is its port.
+    `scheduler_config`: the scheduler's configuration file, None for none. `etcd_servers`: URLs with commas between, ""
+    for an etcd that is started. `definitions`: nodes by host, {} where `options.nodes` counts. `crds`: the kinds of
+    KWOK's whose objects count. `stage_rights`: what hosts need for the stages. `usage_files`: those of KWOK's documents
+    that say what pods use. `audit_policy`: the path of the policy, "" for no audit log.
+    """
+
+    options: UpOptions
+    simulator: Settings | None
+    simulator_port: int
+    scheduler_config: Path | None
+    etcd_servers: str
+    definitions: Mapping[str, Sequence[Mapping[str, object]]]
+    crds: tuple[str, ...]
+    stage_rights: Stages
+    usage_files: tuple[Path, ...]
+    audit_policy: str
+
+    @property
+    def simulator_folder(self) -> Path:
+        """Where the simulator's API keeps its files."""
+        return self.options.data.absolute() / SIMULATOR_FOLDER
+
+
+def check(options: UpOptions) -> UpPlan:
+    """Return what is to be run, every file that the options name read, node definitions dealt to hosts. Raises:
+    UsageError naming option and file, SwitchError."""
+    _check_life(options.certificate_life)
+    _check_etcd(options)
+    switches = Switches.parse(options.assignments)
+    remark(switches)
     try:
-        Schedulers(given["schedulers"], others=given["extra_schedulers"])
+        Schedulers(options.schedulers, others=options.extra_schedulers)
     except ValueError as error:
         raise click.UsageError(f"--extra-scheduler: {error}") from None
-    for path in given["roles"]:
+    for path in options.roles:
         try:
             read_role(path)
         except ValueError as error:
             raise click.UsageError(f"--role {error}") from None
-    _check_simulator(given)
-    _check_scheduler_config(given["scheduler_config"])
-    release = Switches.parse(given["assignments"]).choice(EMULATED)
-    given["definitions"] = _definitions(given["nodes_file"], given["hosts"], release) if given["nodes_file"] else {}
-    if given["device_sockets"] and given["nodes_file"]:
+    simulator = _simulator_settings(options)
+    own = simulator or Settings()
+    scheduler_config = options.scheduler_config or (Path(own.scheduler_config) if own.scheduler_config else None)
+    _check_scheduler_config(scheduler_config)
+    nodes_file, release = options.nodes_file, switches.choice(EMULATED)
+    definitions = _definitions(nodes_file, options.hosts, release) if nodes_file is not None else {}
+    if options.device_sockets and nodes_file is not None:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
-        crds = given["crds"] = chosen(given["enable_crds"]) if given["enable_crds"] else ()
+        crds = chosen(options.enable_crds) if options.enable_crds else ()
     except ValueError as error:
         raise click.UsageError(f"--enable-crds {error}") from None
     try:
-        rights = rights_of(load_stages(str(path) for path in given["stages"]))
-        given["stage_rights"] = EVERY_STAGE if STAGE in crds else rights
-        kwok = load((str(path) for path in given["stages"]), runs_commands=given["host_commands"])
-        given["usage_files"] = given["stages"] if kwok["ResourceUsage"] else ()
+        rights = rights_of(load_stages(str(path) for path in options.stages))
+        kwok = load((str(path) for path in options.stages), runs_commands=options.host_commands)
     except (StageError, KwokError) as error:
         raise click.UsageError(f"--stages {error}") from None
-    given["audit"] = _audit_policy(given["audit"])
+    port = options.simulator_api
+    return UpPlan(
+        options=options,
+        simulator=simulator,
+        simulator_port=port if port is not None else own.port or SIMULATOR_PORT,
+        scheduler_config=scheduler_config,
+        etcd_servers=options.etcd_servers or own.etcd_url,
+        definitions=definitions,
+        crds=crds,
+        stage_rights=EVERY_STAGE if STAGE in crds else rights,
+        usage_files=options.stages if kwok["ResourceUsage"] else (),
+        audit_policy=_audit_policy(options.audit),
+    )
 
 
 def _check_scheduler_config(path: Path | None) -> None:
@@ -107,37 +145,31 @@ def _check_scheduler_config(path: Path | None) -> None:
         raise click.UsageError(f"--scheduler-config {path}: {error}") from None
 
 
-def _check_simulator(given: dict[str, Any]) -> None:
-    """Read the simulator's own configuration. Raises: UsageError."""
-    path = given["simulator_config"]
-    given["simulator"] = None
+def _simulator_settings(options: UpOptions) -> Settings | None:
+    """Return how the simulator's API is served, as its own configuration says; None: it is not. Raises: UsageError."""
+    path = options.simulator_config
     if path is None:
-        if given["simulator_open"] and given["simulator_api"] is None:
+        if options.simulator_open and options.simulator_api is None:
             raise click.UsageError("--simulator-open is about --simulator-api")
-        given["simulator"] = Settings() if given["simulator_api"] is not None else None
-        return
+        return Settings() if options.simulator_api is not None else None
     try:
-        found = given["simulator"] = read_settings(path)
+        settings = read_settings(path)
     except SettingsError as error:
         raise click.UsageError(f"--simulator-config {error}") from None
-    if found.etcd_url and given["engine"] != "etcd":
-        text = f"--simulator-config {path}: etcdURL {found.etcd_url!r} is about --engine etcd"
-        raise click.UsageError(f"{text}, and the engine is {given['engine']}")
-    if found.etcd_url and not given["etcd_servers"]:
-        given["etcd_servers"] = found.etcd_url
-    if found.scheduler_config and given["scheduler_config"] is None:
-        given["scheduler_config"] = Path(found.scheduler_config)
-    if given["simulator_api"] is None:
-        given["simulator_api"] = found.port or SIMULATOR_PORT
+    if settings.etcd_url and options.engine != "etcd":
+        text = f"--simulator-config {path}: etcdURL {settings.etcd_url!r} is about --engine etcd"
+        raise click.UsageError(f"{text}, and the engine is {options.engine}")
+    return settings
 
 
-def _simulator(given: dict[str, Any], scheduler_config: Path | None) -> tuple[str, ...] | None:
-    """Return the flags of the simulator API, None for no such process."""
-    settings: Settings | None = given["simulator"]
+def _simulator(plan: UpPlan, scheduler_config: Path | None) -> tuple[str, ...] | None:
+    """Return the flags of the simulator API, None for no such process. `scheduler_config`: the file that it may
+    change."""
+    settings = plan.simulator
     if settings is None:
         return None
-    flags = ["--port", str(given["simulator_api"]), "--data-dir", str(given["data"].absolute() / SIMULATOR_FOLDER)]
-    flags += ["--is-open"] if given["simulator_open"] else []
+    flags = ["--port", str(plan.simulator_port), "--data-dir", str(plan.simulator_folder)]
+    flags += ["--is-open"] if plan.options.simulator_open else []
     flags += ["--scheduler-config", str(scheduler_config)] if scheduler_config is not None else []
     flags += [text for origin in settings.cors_origins for text in ("--cors-origin", origin)]
     for flag, value in (
@@ -149,29 +181,28 @@ def _simulator(given: dict[str, Any], scheduler_config: Path | None) -> tuple[st
     return (*flags, *(["--import-selector", settings.import_selector] if settings.import_selector else []))
 
 
-def _own_configuration(given: dict[str, Any]) -> Path | None:
+def _own_configuration(plan: UpPlan) -> Path | None:
     """Return the file that the API may change and the scheduler reads, as the mesh begins with it; None for none.
     Raises: UsageError."""
-    settings: Settings | None = given["simulator"]
-    if settings is None or not settings.has_own_scheduler:
+    if plan.simulator is None or not plan.simulator.has_own_scheduler:
         return None
-    folder: Path = given["data"].absolute() / SIMULATOR_FOLDER
+    folder, users_file = plan.simulator_folder, plan.scheduler_config
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     (folder / "start.json").unlink(missing_ok=True)
-    path, given_file = folder / "scheduler.yaml", given["scheduler_config"]
+    path = folder / "scheduler.yaml"
     try:
-        text = given_file.read_bytes() if given_file is not None else NO_CONFIGURATION
+        text = users_file.read_bytes() if users_file is not None else NO_CONFIGURATION
     except OSError as error:
-        raise click.UsageError(f"--scheduler-config {given_file}: {error.strerror}") from None
+        raise click.UsageError(f"--scheduler-config {users_file}: {error.strerror}") from None
     write_atomically(path, text, mode=0o600)
     return path
 
 
-def _audit_policy(given: str) -> str:
+def _audit_policy(audit: str) -> str:
     """Return the path of the audit policy, "" for none. Raises: UsageError naming the file and the fault."""
-    if not given:
+    if not audit:
         return ""
-    path = DEFAULT if given == DEFAULT_AUDIT else Path(given).absolute()
+    path = DEFAULT if audit == DEFAULT_AUDIT else Path(audit).absolute()
     try:
         read_policy(path)
     except ValueError as error:
@@ -179,26 +210,26 @@ def _audit_policy(given: str) -> str:
     return str(path)
 
 
-def _check_etcd(given: dict[str, Any]) -> None:
-    if given["engine"] != "etcd":
-        for name in ("etcd_servers", *ETCD_ACCESS):
-            if given[name]:
-                raise click.UsageError(f"{_flag(name)} is about --engine etcd, and the engine is {given['engine']}")
-        for name in ("apiservers", "etcd_members"):
-            if given[name] > 1:
-                raise click.UsageError(f"{_flag(name)} {given[name]} needs --engine etcd, not {given['engine']}")
-    elif given["etcd_servers"] and given["etcd_members"] > 1:
+def _check_etcd(options: UpOptions) -> None:
+    """Raises: UsageError for options of an etcd where there is none, or where it is another."""
+    credentials = {"--etcd-user": options.etcd_user, **options.etcd_files}
+    counts = {"--apiservers": options.apiservers, "--etcd-members": options.etcd_members}
+    if options.engine != "etcd":
+        texts = {"--etcd-servers": options.etcd_servers, "--etcd-prefix": options.etcd_prefix, **credentials}
+        for flag, text in texts.items():
+            if text:
+                raise click.UsageError(f"{flag} is about --engine etcd, and the engine is {options.engine}")
+        for flag, count in counts.items():
+            if count > 1:
+                raise click.UsageError(f"{flag} {count} needs --engine etcd, not {options.engine}")
+    elif options.etcd_servers and options.etcd_members > 1:
         raise click.UsageError(
             "--etcd-members is about an etcd that is started, and --etcd-servers names one that runs"
         )
-    elif not given["etcd_servers"]:
-        for name in ETCD_ACCESS[1:]:
-            if given[name]:
-                raise click.UsageError(f"{_flag(name)} needs --etcd-servers: the etcd that is started has its own")
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    elif not options.etcd_servers:
+        for flag, text in credentials.items():
+            if text:
+                raise click.UsageError(f"{flag} needs --etcd-servers: the etcd that is started has its own")
 
 
 def _check_life(text: str) -> None:
@@ -236,85 +267,99 @@ def _definitions(path: Path, hosts: int, release: str) -> dict[str, list[dict[st
     return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
 
 
-def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
+def attend(plan: UpPlan, lock_fd: int, show: Show) -> int:
     """Run the mesh until a signal; return the exit code. `lock_fd` holds the directory, `show` prints that it is up."""
     os.umask(0o077)  # what lies in the directory is for its owner
-    own = _own_configuration(given)
-    configuration = own or (given["scheduler_config"].absolute() if given["scheduler_config"] else None)
+    options = plan.options
+    supervisor = Supervisor(mesh_options(plan, _own_configuration(plan)), lock_fd)
+    return asyncio.run(_run(supervisor, options.output, show, has_page=options.ui))
+
+
+def mesh_options(plan: UpPlan, own: Path | None) -> MeshOptions:
+    """Return what the supervisor runs. `own`: the scheduler's configuration that the simulator's API may change, None
+    for none."""
+    options = plan.options
+    configuration = own or (plan.scheduler_config.absolute() if plan.scheduler_config is not None else None)
     schedulers = Schedulers(
-        given["schedulers"],
-        others=given["extra_schedulers"],
+        options.schedulers,
+        others=options.extra_schedulers,
         config=str(configuration) if configuration is not None else "",
     )
-    settings: Settings | None = given["simulator"]
-    own_schedulers = settings is None or settings.has_own_scheduler
-    host_commands = ["--host-commands"] if given["host_commands"] else []
-    options = MeshOptions(
-        data_dir=given["data"],
-        nodes=0 if given["definitions"] else given["nodes"],
-        hosts=given["hosts"],
-        definitions=given["definitions"],
-        engine=given["engine"],
-        etcd_servers=given["etcd_servers"],
-        etcd_members=given["etcd_members"],
-        apiservers=given["apiservers"],
-        rest_port=given["rest_port"],
-        grpc_port=given["grpc_port"],
-        switches=_switches(given),
-        log_level=given["log_level"],
-        arguments={
-            "apiserver": [
-                "--cluster-objects",
-                *_audit(given),
-                *_files("--kwok", given["usage_files"]),
-                *_crds(given),
-                *host_commands,
-                *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
-            ],
-            # The key of the mesh's authority lies beside the tokens; only this process is given it.
-            "controllers": [
-                "--custom-resources",
-                *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
-                *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
-                *_files("--stages", given["stages"]),
-                *_crds(given),
-            ],
-            "kubelet": [
-                *(text for latency in given["latency"] for text in ("--latency", latency)),
-                *_files("--stages", given["stages"]),
-                *_crds(given),
-                *host_commands,
-                *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
-                *(["--device-sockets"] if given["device_sockets"] else []),
-                *("--node-events", "all", "--completion-s", "1"),
-            ],
-        },
+    own_schedulers = plan.simulator is None or plan.simulator.has_own_scheduler
+    return MeshOptions(
+        data_dir=options.data,
+        nodes=0 if plan.definitions else options.nodes,
+        hosts=options.hosts,
+        definitions=plan.definitions,
+        engine=options.engine,
+        etcd_servers=plan.etcd_servers,
+        etcd_members=options.etcd_members,
+        apiservers=options.apiservers,
+        rest_port=options.rest_port,
+        grpc_port=options.grpc_port,
+        switches=_switches(plan),
+        log_level=options.log_level,
+        arguments=_arguments(plan),
         schedulers=schedulers,
         without=frozenset() if own_schedulers else frozenset(each.name for each in schedulers.processes()),
-        simulator_api=_simulator(given, own),
-        roles=given["roles"],
+        simulator_api=_simulator(plan, own),
+        roles=options.roles,
         serves_clients=True,
-        stages=given["stage_rights"],
-        security=given["security"],
-        telemetry=Budget(given["telemetry_maxsize"] * MIB, given["telemetry_maxbackup"]),
-        telemetry_mib_max=given["telemetry_total"],
-        certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
-        has_faults=given["faults"] or given["ui"],
+        stages=plan.stage_rights,
+        security=options.security,
+        telemetry=Budget(options.telemetry_maxsize * MIB, options.telemetry_maxbackup),
+        telemetry_mib_max=options.telemetry_total,
+        certificate_life=timedelta(seconds=seconds_in(options.certificate_life)),
+        has_faults=options.faults or options.ui,
     )
-    return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show, has_page=given["ui"]))
 
 
-def _switches(given: dict[str, Any]) -> tuple[str, ...]:
-    """Return the switches of all processes: those that are given, and before them what other flags ask for."""
-    asked = {"scheduler.record=annotations": given["simulator"] is not None, "telemetry.queue_moves=on": given["ui"]}
-    named = {each.partition("=")[0] for each in given["assignments"]}
-    implied = (each for each, is_asked in asked.items() if is_asked and each.partition("=")[0] not in named)
-    return (*implied, *given["assignments"])
+def _arguments(plan: UpPlan) -> dict[str, list[str]]:
+    """Return the flags of the components."""
+    options = plan.options
+    host_commands = ["--host-commands"] if options.host_commands else []
+    credentials = options.data.absolute() / "credentials"
+    return {
+        "apiserver": [
+            "--cluster-objects",
+            *_audit(plan),
+            *_files("--kwok", plan.usage_files),
+            *_crds(plan),
+            *host_commands,
+            *_etcd_access(options),
+        ],
+        # The key of the mesh's authority lies beside the tokens; only this process is given it.
+        "controllers": [
+            "--custom-resources",
+            *("--cluster-signing-cert-file", str(credentials / "ca.crt")),
+            *("--cluster-signing-key-file", str(credentials / "ca.key")),
+            *_files("--stages", options.stages),
+            *_crds(plan),
+        ],
+        "kubelet": [
+            *(text for latency in options.latency for text in ("--latency", latency)),
+            *_files("--stages", options.stages),
+            *_crds(plan),
+            *host_commands,
+            *(["--static-pods", str(options.static_pods.absolute())] if options.static_pods else []),
+            *(["--device-sockets"] if options.device_sockets else []),
+            *("--node-events", "all", "--completion-s", "1"),
+        ],
+    }
 
 
-def _crds(given: dict[str, Any]) -> list[str]:
+def _switches(plan: UpPlan) -> tuple[str, ...]:
+    """Return the switches of all processes: those that are set, and before them what other flags imply."""
+    assignments = plan.options.assignments
+    implied = {"scheduler.record=annotations": plan.simulator is not None, "telemetry.queue_moves=on": plan.options.ui}
+    named = {each.partition("=")[0] for each in assignments}
+    others = (each for each, is_implied in implied.items() if is_implied and each.partition("=")[0] not in named)
+    return (*others, *assignments)
+
+
+def _crds(plan: UpPlan) -> list[str]:
     """Return the flag by which objects of KWOK's kinds count."""
-    return ["--enable-crds", ",".join(given["crds"])] if given["crds"] else []
+    return ["--enable-crds", ",".join(plan.crds)] if plan.crds else []
 
 
 def _files(flag: str, paths: Iterable[Path]) -> list[str]:
@@ -322,15 +367,18 @@ def _files(flag: str, paths: Iterable[Path]) -> list[str]:
     return [word for path in paths for word in (flag, str(path.absolute()))]
 
 
-def _audit(given: dict[str, Any]) -> list[str]:
+def _audit(plan: UpPlan) -> list[str]:
     """Return the API server's flags for its audit log."""
-    log = given["data"].absolute() / "audit" / "audit.log"
-    policy = given["audit"]
+    log = plan.options.data.absolute() / "audit" / "audit.log"
+    policy = plan.audit_policy
     return ["--audit-policy-file", policy, "--audit-log-path", str(log)] if policy else []
 
 
-def _value(name: str, text: str) -> str:
-    return str(Path(text).absolute()) if name in ETCD_FILES else text
+def _etcd_access(options: UpOptions) -> list[str]:
+    """Return the API servers' flags for how they reach an etcd."""
+    files = {flag: str(Path(path).absolute()) if path else "" for flag, path in options.etcd_files.items()}
+    texts = {"--etcd-prefix": options.etcd_prefix, "--etcd-user": options.etcd_user, **files}
+    return [word for flag, text in texts.items() if text for word in (flag, text)]
 
 
 class PageProcess:

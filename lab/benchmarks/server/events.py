@@ -1,4 +1,4 @@
-"""Cost of Events in the store under a churn, in virtual time: `python -m lab.benchmarks.events` (L-OBJ, L-MEM).
+"""Cost of Events in the store under a churn, in virtual time: `python -m lab.benchmarks.server.events` (L-OBJ, L-MEM).
 
 Events of 1 KB are made at a rate, and leave by age, number and size as in the API server.
 """

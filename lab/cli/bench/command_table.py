@@ -1,0 +1,71 @@
+"""The commands of `keplab bench`: name, module and the one line that its help shows for each.
+
+The help is this table, so that it imports no benchmark. A new one is a module of `lab/benchmarks/` that has `BENCH`,
+and a row here; the first line of its help is the row's.
+"""
+
+from lab.cli.command_table import Row
+
+BENCHES: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row(
+            "cel",
+            "Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost",
+            "lab.benchmarks.cel",
+        ),
+        Row(
+            "kubelet",
+            "One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods",
+            "lab.benchmarks.kubelet_host",
+        ),
+        Row(
+            "mesh",
+            "Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running",
+            "lab.benchmarks.mesh",
+        ),
+        Row(
+            "overload",
+            "Heartbeats and binds while one user floods, one opens a thousand watches, one lists everything in a loop",
+            "lab.benchmarks.overload",
+        ),
+        Row("recording", "Write a recording, show drawn versions of it, and record a run", "lab.benchmarks.recording"),
+        Row(
+            "recovery",
+            "Kill the API server of a mesh again and again: how long until it serves, and until a write is "
+            "acknowledged",
+            "lab.benchmarks.recovery",
+        ),
+        Row(
+            "rest",
+            "Write a realistic pod and Deployment over REST in every way, and list many pods in every form; over TLS",
+            "lab.benchmarks.rest",
+        ),
+        Row(
+            "scheduler",
+            "Schedule the pods of one of upstream's scheduler_perf workloads; all nodes are scored",
+            "lab.benchmarks.scheduler",
+        ),
+        Row(
+            "security",
+            "What mutual TLS costs a call and a connection: the profiles `tokens` and `strict` in turn",
+            "lab.benchmarks.security",
+        ),
+        Row(
+            "soak",
+            "Run a mesh for hours under churn and faults, and judge after a warm-up what grows",
+            "lab.benchmarks.soak.run",
+        ),
+        Row(
+            "store",
+            "Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd",
+            "lab.benchmarks.store",
+        ),
+        Row(
+            "watch",
+            "Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or "
+            "stall",
+            "lab.benchmarks.watch",
+        ),
+    )
+}

@@ -1,0 +1,80 @@
+"""The switches that the controllers read, as typed views: one for each group of controllers that ask the same."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from services.api.switches import switch
+from services.api.unbind import UnbindSwitches
+from services.reconcile.claim_release import ReleaseSwitches
+from services.reconcile.manager_switches import ManagerSwitches
+
+
+@dataclass(frozen=True)
+class QuotaSwitches:
+    """Of what quotas count."""
+
+    has_extended_resources: bool = switch("DRAExtendedResource")
+
+
+@dataclass(frozen=True)
+class WorkloadSwitches:
+    """Of controllers that make pods."""
+
+    may_replace_many: bool = switch("MaxUnavailableStatefulSet")
+    counts_rejections: bool = switch("job.count_rejections")
+    failed_backoff: str = switch("rs.failed_backoff")
+
+
+@dataclass(frozen=True)
+class DeschedulerSwitches:
+    """Of the descheduler."""
+
+    is_on: bool = switch("descheduler.enabled")
+    excluded_owners: str = switch("descheduler.exclude_owners")
+    interval_s: float = switch("descheduler.interval_s")
+    min_lifetime_s: float = switch("descheduler.min_lifetime_s")
+    reasons: str = switch("descheduler.reasons")
+
+
+@dataclass(frozen=True)
+class VolumeSwitches:
+    """Of controllers of volumes."""
+
+    controller_attaches: bool = switch("kubelet.enable_controller_attach_detach")
+    provision_s: float = switch("volumes.provision_s")
+
+
+@dataclass(frozen=True)
+class NodeSwitches:
+    """Of controllers that look after nodes, and after pods of nodes that are gone."""
+
+    grace_s: float = switch("node.grace_s")
+    is_eviction_faithful: bool = switch("tainteviction.faithful")
+    rechecks_garbage: bool = switch("podgc.recheck")
+    garbage_max: int = switch("podgc.threshold")
+
+
+@dataclass(frozen=True)
+class UnbindingSwitches:
+    """Of controllers that unbind pods, or hold back nodes that do."""
+
+    on_reject: str = switch("kubelet.on_reject")
+    taints_storms: bool = switch("unbind.storm_taint")
+    api: str = switch("unbind.api")
+    fence: str = switch("unbind.fence")
+    attempts_max: int = switch("unbind.max_attempts")
+    user_bound: str = switch("unbind.user_bound")
+
+
+VIEWS: Final = (
+    QuotaSwitches,
+    WorkloadSwitches,
+    DeschedulerSwitches,
+    VolumeSwitches,
+    NodeSwitches,
+    UnbindingSwitches,
+    UnbindSwitches,
+    ReleaseSwitches,
+    ManagerSwitches,
+)
+"""All views that the controllers read."""
