@@ -14,7 +14,7 @@ import yaml
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.plugins import DEFAULT, plugins
+from scheduler.configuration.plugins import DEFAULT, defaults, plugins
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import Handle
@@ -173,7 +173,7 @@ class World:
     def _profile(self, wanted: list[Any] | None) -> list[Enabled]:
         known, weights = plugins(), dict(DEFAULT)
         if wanted is None:
-            wanted = list(weights)
+            wanted = [name for name, _ in defaults(self.handle.switches)]
         entries = [{"name": each} if isinstance(each, str) else each for each in wanted]
         entries += [{"name": name} for name in ALWAYS if name not in {e["name"] for e in entries}]
         found = []

@@ -8,7 +8,7 @@ from scheduler.configuration.assembly import lineup, make_profiles, merged
 from scheduler.configuration.document import PluginRef, Plugins, PluginSet, from_json
 from scheduler.configuration.file import Configured
 from scheduler.configuration.parser import ConfigurationError, completed, read
-from scheduler.configuration.plugins import DEFAULT, plugins
+from scheduler.configuration.plugins import defaults, plugins
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import POINTS, Runner
@@ -122,9 +122,9 @@ def test_a_plugin_enabled_twice_or_where_it_does_not_serve_is_refused():
 
 
 def make(body: str, *more: PluginEntry, **switches):
-    handle = new_handle(Switches(switches))
+    chosen = Switches(switches)
     known = {**plugins(), **{entry.name: entry for entry in more}}
-    return make_profiles(completed(read(HEAD + body), "default-scheduler"), known, DEFAULT, handle)
+    return make_profiles(completed(read(HEAD + body), "default-scheduler"), known, defaults(chosen), new_handle(chosen))
 
 
 class AllAtOnce:
@@ -151,7 +151,7 @@ def problems(body: str, *more: PluginEntry) -> list[str]:
 def test_an_empty_file_makes_the_default_profile():
     [made] = make("")
 
-    assert [name for name, _ in DEFAULT] == [enabled.name for enabled in made.plugins]
+    assert [name for name, _ in defaults(Switches())] == [enabled.name for enabled in made.plugins]
     assert {"TaintToleration": 3, "NodeAffinity": 2}.items() <= {e.name: e.weight for e in made.plugins}.items()
 
 
@@ -387,7 +387,9 @@ TWO = (
 
 def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
     handle = new_handle()
-    made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
+    made = make_profiles(
+        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+    )
     core = core_of(handle, configured(TWO), made)
     core.handlers.on_node(None, a.node("lead", cpu="8"), 0.0)
     core.handlers.on_node(None, a.node("goldmine", cpu="2", labels={"gold": "yes"}), 0.0)
@@ -406,7 +408,9 @@ def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
 
 def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
     handle = new_handle()
-    made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
+    made = make_profiles(
+        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+    )
     core = core_of(handle, configured(TWO), made)
     core.handlers.on_node(None, a.node("lead"), 0.0)
     core.handlers.on_pod(None, a.pod("p", scheduler_name="gold"), 0.0)
@@ -422,7 +426,9 @@ def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
 
 def test_configz_shows_who_runs_where():
     handle = new_handle()
-    made = make_profiles(completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, DEFAULT, handle)
+    made = make_profiles(
+        completed(read(HEAD + TWO), "x"), {**plugins(), "OnlyGold": GOLD}, defaults(Switches()), handle
+    )
 
     shown = configured(TWO).document(core_of(handle, configured(TWO), made).profiles.lineups())
 
