@@ -38,7 +38,8 @@ class World:
     def __init__(self, nodes, switches=(), latency=("all=constant:0",), seed=1, **settings):
         self.clock = SimClock(asyncio.get_running_loop(), WALL_S)
         self.switches = Switches.parse(("unbind.require_scheduler_capability=false", *switches))
-        self.events = MemoryEvents()
+        self.line_written = asyncio.Event()
+        self.events = MemoryEvents(on_line=lambda _: self.line_written.set())
         self.network = Network(random.Random(f"net/{seed}"))
         self.seed = seed
         self.disk_image = DiskImage()
@@ -182,6 +183,13 @@ class World:
 
     def lines(self, ev, uid=""):
         return [x for x in self.events.lines if x.ev == ev and (not uid or (x.obj or {}).get("uid") == uid)]
+
+    async def until_line(self, ev, uid, limit_s=60.0):
+        """Return once a component has written such a line, at the moment at which it does."""
+        async with asyncio.timeout(limit_s):
+            while not self.lines(ev, uid):
+                self.line_written.clear()
+                await self.line_written.wait()
 
     def call(self, identity, **request):
         return self.apiserver.server.api_for(identity).call(Request(**request))
