@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -66,7 +67,8 @@ class World:
         self.switches = Switches({"PodUnbinding": True, **switches})
         self.network = Network(random.Random("network"))
         self.lines: list[Any] = []
-        self.events = MemoryEvents(keep=False, on_line=self.lines.append)
+        self._by_event: dict[str, list[Any]] = defaultdict(list)
+        self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self.spans = MemorySpans()
         life = Lifetime("observer", 1)
         quiet = self.network.profile("observer")
@@ -206,7 +208,11 @@ class World:
         return next(c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled")
 
     def said(self, ev: str, pod: str = "") -> list[Any]:
-        return [line for line in self.lines if line.ev == ev and (not pod or line.obj["name"] == pod)]
+        return [line for line in self._by_event[ev] if not pod or line.obj["name"] == pod]
+
+    def _on_line(self, line: Any) -> None:
+        self.lines.append(line)
+        self._by_event[line.ev].append(line)
 
     async def notes(self, pod: str) -> list[tuple[str, str, str]]:
         """Return (type, reason, message) of the Events about a pod."""
