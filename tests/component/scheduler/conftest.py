@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import defaultdict
 from typing import Any
@@ -67,6 +68,7 @@ class World:
         self.switches = Switches({"PodUnbinding": True, **switches})
         self.network = Network(random.Random("network"))
         self.lines: list[Any] = []
+        self._line_written = asyncio.Event()
         self._by_event: dict[str, list[Any]] = defaultdict(list)
         self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self.spans = MemorySpans()
@@ -133,15 +135,24 @@ class World:
         return None
 
     async def until(self, holds: Any, limit_s: float = 60.0) -> float:
-        """Wait for a state; return the virtual seconds it took."""
+        """Wait for a state; return the virtual seconds it took.
+
+        What a coroutine looks at is the server's, where nothing changes without a line in an event log.
+        """
         began = self.clock.now()
         while True:
+            self._line_written.clear()
             found = holds()
-            if asyncio.iscoroutine(found):
+            is_of_server = asyncio.iscoroutine(found)
+            if is_of_server:
                 found = await found
             if found:
                 return self.clock.now() - began
             assert self.clock.now() - began < limit_s, f"not so after {limit_s} s"
+            if is_of_server:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(began + limit_s):
+                        await self._line_written.wait()
             await asyncio.sleep(0.01)
 
     async def node(self, name: str, *, cpu: str = "4", session: str = "s1", **labels: str) -> None:
@@ -213,6 +224,7 @@ class World:
     def _on_line(self, line: Any) -> None:
         self.lines.append(line)
         self._by_event[line.ev].append(line)
+        self._line_written.set()
 
     async def notes(self, pod: str) -> list[tuple[str, str, str]]:
         """Return (type, reason, message) of the Events about a pod."""
