@@ -26,6 +26,15 @@ def _runs_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture(autouse=True)
+def _collector_on() -> Iterator[None]:
+    """No test leaves garbage to all that follow it, which `services.runtime.lean` has whoever imports it do."""
+    yield
+    if not gc.isenabled():
+        gc.enable()
+        pytest.fail("this test left the collector off")
+
+
+@pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:
     """No test's log lines go where an earlier one had its own."""
     yield

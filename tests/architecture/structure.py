@@ -5,7 +5,7 @@ Read from the sources alone: imports (grimp's graph), classes (the syntax tree),
 
 from __future__ import annotations
 
-import ast
+import copy
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import grimp
+
+from tests.architecture.syntax import facts
 
 ROOT = Path(__file__).parents[2]
 TOPS = tuple(
@@ -83,7 +85,7 @@ def measure() -> Structure:
 
 def _reaching() -> set[str]:
     """Return the modules from which some import leads to the world, what the contract waives set aside."""
-    settings, imports = contract(), grimp.build_graph(*TOPS, include_external_packages=True, cache_dir=None)
+    settings, imports = contract(), copy.deepcopy(graph())
     for waived in settings["ignore_imports"]:
         importer, _, imported = waived.partition(" -> ")
         imports.remove_import(importer=importer, imported=imported)
@@ -117,13 +119,9 @@ def _deepest_inheritance() -> tuple[str, ...]:
     """Return the longest line of our own classes, from the child to the last of its ancestors that is ours."""
     bases: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for path in sources():
-        module, nodes = module_of(path), [*ast.walk(ast.parse(path.read_text()))]
-        froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-        known = {each.asname or each.name: (node.module or "", each.name) for node in froms for each in node.names}
-        for node in nodes:
-            if isinstance(node, ast.ClassDef):
-                named = {known.get(b.id, (module, b.id)) for b in node.bases if isinstance(b, ast.Name)}
-                bases.setdefault((module, node.name), set()).update(named)
+        module, found = module_of(path), facts(path)
+        for name, of_name in found.classes:
+            bases.setdefault((module, name), set()).update(found.imports.get(base, (module, base)) for base in of_name)
 
     def line(one: tuple[str, str], seen: frozenset[tuple[str, str]]) -> tuple[str, ...]:
         parents = [base for base in sorted(bases[one]) if base in bases and base not in seen]

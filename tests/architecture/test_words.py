@@ -1,11 +1,12 @@
 """Names are the field's: what a Kubernetes engineer greps for. docs/glossary.md has the words that are new."""
 
-import ast
 import re
+from functools import cache
 
 import pytest
 
 from tests.architecture.structure import ROOT, module_of, sources
+from tests.architecture.syntax import facts
 
 INSTEAD = {
     "event, record, report, notify or configured": ("tell", "tells", "told", "telling", "tellings", "teller", "tale"),
@@ -34,6 +35,7 @@ REFUSED = {word: instead for instead, words in INSTEAD.items() for word in words
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
+@cache
 def words_of(name):
     """Return the words of a name in snake_case or CamelCase."""
     return [word.lower() for word in _WORD.findall(name)]
@@ -42,15 +44,7 @@ def words_of(name):
 def names_in(path):
     """Yield each name that a module gives, with its line: the module's own, classes, functions, arguments, variables."""
     yield path.parent.name if path.stem == "__init__" else path.stem, 1
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, node.lineno
-        elif isinstance(node, ast.arg):
-            yield node.arg, node.lineno
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id, node.lineno
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr, node.lineno
+    yield from facts(path).names
 
 
 def _modules_of_tests():

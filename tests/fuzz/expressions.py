@@ -102,10 +102,11 @@ def calls(among):
     return tuple(found[key] for key in sorted(found))
 
 
+@lru_cache(maxsize=16)
 def functions(among):
     """Return the names that an expression can call, and those of macros."""
     named = {name for name, _ in calls(among) if _is_written(name)}
-    return sorted(named | {macro[0] for library in among for macro in library.macros})
+    return tuple(sorted(named | {macro[0] for library in among for macro in library.macros}))
 
 
 def _is_written(name):

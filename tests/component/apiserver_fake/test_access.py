@@ -234,8 +234,9 @@ TABLE = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")]
 )
 def test_what_is_created_and_never_read_is_made_into_no_table(cluster, path):
     async def scenario(c):
+        await c.account("default")  # or the pod would wait for it, and then not be made
         await c.account()
-        await c.pod()
+        assert (await c.pod())[0] == 201
         alone = (await c.call("admin", "POST", path, {}, headers=TABLE))[0]
         either = [("Accept", f"{TABLE[0][1]}, application/json")]
         return alone, (await c.call("admin", "POST", path, {}, headers=either))[0] != 406

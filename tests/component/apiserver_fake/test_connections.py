@@ -22,6 +22,7 @@ from services.api.errors import ApiError, BadRequest
 from services.api.identity import ADMIN
 from services.runtime.real import RealClock
 from services.telemetry.traces import Tracer
+from tests.component.apiserver_fake.passing import pass_time
 from tests.component.apiserver_fake.test_admission_webhooks import GROUP, allowed, denied, patching, scene
 
 SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
@@ -179,6 +180,7 @@ async def test_what_a_webhook_changes_is_what_is_opened(world):
 @scene
 async def test_a_webhook_that_fails_does_what_its_failure_policy_says(world):
     async def hang(review: Any) -> Any:
+        pass_time(1)
         await asyncio.sleep(30)
 
     await world.hook("validating", "a", hang, rules=[RULE], timeoutSeconds=1, failurePolicy="Ignore")

@@ -1,11 +1,10 @@
 """What an event has to say in events.k8s.io/v1, and what core/v1 lets pass."""
 
-import asyncio
-
 import msgspec
 import pytest
 
 from apiserver_fake.rest.versions import versioned
+from lab.scenarios.simulation import simloop
 from services.api.wire import Request
 from tests.component.apiserver_fake.custom_resources import Machine
 
@@ -36,7 +35,7 @@ def answers(*calls):
                 found.append((response.code, [f"{each['field']}: {each['message']}" for each in causes]))
             return found
 
-    return asyncio.run(run())
+    return simloop.run(run())
 
 
 V1, CORE = "events.k8s.io", ""

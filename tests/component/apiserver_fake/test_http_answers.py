@@ -8,6 +8,7 @@ import pytest
 from yarl import URL
 
 from apiserver_fake.rest.protobuf import wire
+from tests.component.apiserver_fake.passing import pass_time
 from tests.component.apiserver_fake.test_access import a_cluster
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -59,6 +60,8 @@ class Asker:
         if isinstance(body, dict):
             sent, body = {"Content-Type": "application/json", **sent}, json.dumps(body)
         async with self._client.request(method, URL(path, encoded=True), data=body, headers=sent) as answer:
+            if "timeoutSeconds=1" in path:
+                pass_time(1)
             return Answer(answer.status, answer.headers, await answer.read())
 
 

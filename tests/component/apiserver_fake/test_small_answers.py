@@ -1,13 +1,12 @@
 """Answers that unmodified clients compare to the letter: options, references, preconditions, discovery, tables."""
 
-import asyncio
-
 import pytest
 from multidict import MultiDict
 
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.rest import discovery, paths
 from apiserver_fake.rest.swagger import document
+from lab.scenarios.simulation import simloop
 from services.api.errors import ApiError
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from tests.component.apiserver_fake.custom_resources import CRONTABS, GROUP, Machine, a_crontab, a_definition, a_version
@@ -20,7 +19,7 @@ def in_cluster(scenario):
         async with Machine().cluster() as cluster:
             return await scenario(cluster)
 
-    return asyncio.run(run())
+    return simloop.run(run())
 
 
 def an_autoscaler(**target):

@@ -7,6 +7,7 @@ import pytest
 
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.status_metadata import ALL, NONE, STATUS_METADATA
+from lab.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import CRONTABS, Machine, a_crontab, a_definition
 from tests.fuzz.target import valid_objects
 
@@ -26,7 +27,7 @@ def in_cluster(scenario):
         async with Machine().cluster(DRADeviceTaintRules=True, GenericWorkload=True) as cluster:
             return await scenario(cluster)
 
-    return asyncio.run(run())
+    return simloop.run(run())
 
 
 async def an_object(cluster, name):

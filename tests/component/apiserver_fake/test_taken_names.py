@@ -1,9 +1,8 @@
 """An object whose name is taken: what is wrong with it is said first, whatever the kind and whoever sends it."""
 
-import asyncio
-
 import pytest
 
+from lab.scenarios.simulation import simloop
 from tests.component.apiserver_fake.custom_resources import CRONTABS, Machine, a_crontab, a_definition
 from tests.fuzz.target import valid_objects
 
@@ -13,7 +12,7 @@ def in_cluster(scenario):
         async with Machine().cluster(DRADeviceTaintRules=True, GenericWorkload=True) as cluster:
             return await scenario(cluster)
 
-    return asyncio.run(run())
+    return simloop.run(run())
 
 
 def named(name, **metadata):

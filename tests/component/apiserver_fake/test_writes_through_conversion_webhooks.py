@@ -19,6 +19,7 @@ from apiserver_fake.server import ApiServer
 from services.api.identity import ADMIN
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.wire import Request, WatchRequest
+from tests.component.apiserver_fake.passing import pass_time
 from tests.component.apiserver_fake.test_admission_webhooks import GROUP as ADMISSION
 from tests.component.apiserver_fake.test_admission_webhooks import allowed, scene
 
@@ -272,6 +273,8 @@ async def test_a_webhook_that_hangs_holds_up_no_other_object_and_leaves_no_conne
     await until(lambda: len(world.requests) > asked)
     await call(world, "create", body=a_cv("v1", name="b"), version="v1")
     assert time.monotonic() - began < 0.9
+    assert not waiting.done()
+    pass_time(2)
     found = await waiting
     await until(lambda: all(each.transport is None for each in world.requests))
     world.handlers["convert"] = convert

@@ -1,6 +1,7 @@
 """A world of two components: the API server and one kubelet host, in virtual time, with faults on the link."""
 
 import asyncio
+import contextlib
 import random
 
 import msgspec
@@ -38,7 +39,8 @@ class World:
     def __init__(self, nodes, switches=(), latency=("all=constant:0",), seed=1, **settings):
         self.clock = SimClock(asyncio.get_running_loop(), WALL_S)
         self.switches = Switches.parse(("unbind.require_scheduler_capability=false", *switches))
-        self.events = MemoryEvents()
+        self.line_written = asyncio.Event()
+        self.events = MemoryEvents(on_line=lambda _: self.line_written.set())
         self.network = Network(random.Random(f"net/{seed}"))
         self.seed = seed
         self.disk_image = DiskImage()
@@ -151,13 +153,24 @@ class World:
             return None
 
     async def until_pod(self, name, condition, limit_s=60.0):
-        end = self.clock.now() + limit_s
+        pod = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                async for pod in self.states(name, apart_s=0.01):
+                    if condition(pod):
+                        return pod
+        raise AssertionError(f"pod {name} did not come to that state: {pod and pod['status']}")
+
+    async def states(self, name, apart_s=0.0):
+        """Yield the pod now and after whatever a component writes into its event log; None where there is none.
+
+        A read of what is not there is written, too: with `apart_s`, time goes on between two of them.
+        """
         while True:
-            pod = await self.pod(name)
-            if condition(pod):
-                return pod
-            assert self.clock.now() < end, f"pod {name} did not come to that state: {pod and pod['status']}"
-            await asyncio.sleep(0.01)
+            self.line_written.clear()
+            yield await self.pod(name)
+            await self.line_written.wait()
+            await asyncio.sleep(apart_s)
 
     async def create(self, name, *, node="n1", cpu="1", run="", bind=True, spec=None, devices=None, **metadata):
         container = {"name": "main", "image": "busybox"}
@@ -182,6 +195,13 @@ class World:
 
     def lines(self, ev, uid=""):
         return [x for x in self.events.lines if x.ev == ev and (not uid or (x.obj or {}).get("uid") == uid)]
+
+    async def until_line(self, ev, uid, limit_s=60.0):
+        """Return once a component has written such a line, at the moment at which it does."""
+        async with asyncio.timeout(limit_s):
+            while not self.lines(ev, uid):
+                self.line_written.clear()
+                await self.line_written.wait()
 
     def call(self, identity, **request):
         return self.apiserver.server.api_for(identity).call(Request(**request))

@@ -37,8 +37,7 @@ async def delayed(w):
     w.kill_kubelet()
     await w.admin.delete("pods", Key("default", "first"), grace_period_s=0)
     await w.start_kubelet(wait=False)
-    while not w.lines("kubelet.start", uid):  # noqa: ASYNC110  no event reports it sooner
-        await asyncio.sleep(0.0001)
+    await w.until_line("kubelet.start", uid)
     answer = await w.apiserver.server.api_for(node_identity("n1")).call(held[0])
     with contextlib.suppress(ApiError):  # it was not unbound
         await w.scheduler.bind(Key("default", "p"), uid, "n2")

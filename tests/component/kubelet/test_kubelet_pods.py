@@ -101,10 +101,11 @@ def test_kubelet_7_a_graceful_delete_shows_the_terminal_phase_before_the_object_
         seen = []
         at = w.clock.now()
         await w.delete("p", 30)
-        while (pod := await w.pod("p")) is not None:
+        async for pod in w.states("p"):
+            if pod is None:
+                break
             if pod["status"]["phase"] not in seen:
                 seen.append(pod["status"]["phase"])
-            await asyncio.sleep(0.0001)
         return w.clock.now() - at, seen, [x.ev for x in w.events.lines if x.comp == "h0" or x.ev == "kubelet.stop"]
 
     took_s, seen, lines = simulate(scenario)
@@ -381,10 +382,11 @@ def test_kubelet_8_a_container_that_ignores_sigterm_ends_with_137_when_its_five_
         begun = w.clock.now()
         await w.delete("p", 5)
         codes = []
-        while (pod := await w.pod("p")) is not None:
+        async for pod in w.states("p"):
+            if pod is None:
+                break
             ended = pod["status"]["containerStatuses"][0]["state"].get("terminated")
             codes += [ended["exitCode"]] if ended else []
-            await asyncio.sleep(0.0001)
         return w.lines("kubelet.stop", uid)[0].mono_ns / 1e9 - begun, codes
 
     took_s, codes = simulate(scenario)

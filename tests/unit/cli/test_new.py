@@ -40,7 +40,7 @@ def repository(tmp_path):
     """The repository with no other tests and no experiments."""
     top = tmp_path / "keplab"
     for name in BARE:
-        shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, top / name)  # with its bytecode, or each process would compile it anew
     for name in ("pyproject.toml", *(f"tests/{each}" for each in TESTS)):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, top / name)

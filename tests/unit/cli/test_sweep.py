@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,7 @@ def test_ctrl_c_prints_what_was_found_so_far_and_ends_with_130(folder, tmp_path,
     )  # fmt: skip
     try:
         while not record.exists():
+            time.sleep(0.02)  # or this process would take the others' processor
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=30)
