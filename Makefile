@@ -9,7 +9,7 @@ HOURS ?= 1
 WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install compiled hooks demo test test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
+.PHONY: help install compiled hooks demo check test slow test-newest browser lint types bench ui-bench soak mutants seeds crash repeats watch-links fuzz docs links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,16 +36,19 @@ demo: $(RUNTIME) ## the runaway and its cure, side by side, as real processes
 	$(BIN)/keplab compare experiments/runaway/runaway.txt --processes \
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html --recording runs/runaway
 
-test: compiled lint types ## every layer of tests, and a share of them on the oldest and the newest other Python of this machine
-	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
-	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process tests/durability tests/interop -n 5 --dist loadfile
-	$(BIN)/pytest tests/browser -n 2 --dist loadfile -rs
+check: compiled ## while you work, under a minute: lint of what changed, unit and component tests beside it (SINCE=main for a branch)
+	@$(BIN)/python -m tests.check $(or $(SINCE),HEAD)
+
+test: compiled lint types ## every layer of tests, with how far it is, and a share of them on the oldest and the newest other Python of this machine
+	@$(BIN)/python -m tests.layers
 	$(BIN)/python -m tests.pythons
 
+slow: compiled ## write tests/slow.txt: which tests take over a quarter of a second
+	$(BIN)/pytest tests/unit tests/component tests/architecture tests/meta tests/fidelity tests/examples tests/fuzz --slow --record-slow tests/slow.txt -n 2 --dist loadfile
+
 test-newest: $(READY) ## unit, component and architecture tests and all scenarios on the oldest and the newest other Python of this machine
-	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture -n 2 --dist loadfile
-	$(BIN)/python -m tests.pythons tests/scenarios -n 2 --dist load
+	$(BIN)/python -m tests.pythons tests/unit tests/component tests/architecture --slow -n 2 --dist loadfile
+	$(BIN)/python -m tests.pythons tests/scenarios --slow -n 2 --dist load
 
 browser: ## have what tests of the live page skip without: Chromium and Firefox where apt-get may install them, a TypeScript compiler where npm is
 	@has() { for each; do command -v $$each && return; done; return 1; }; \

@@ -1,4 +1,4 @@
-"""For every layer: property tests try the same examples everywhere, and a slow machine is no failure.
+"""For every layer: what is slow is left out unless it is named or `--slow` is given; property tests try the same examples everywhere, and a slow machine is no failure.
 
 `--repeats 10` runs the acceptance scenarios that take several seeds as often as guarantees 13 asks for, and more.
 """
@@ -6,12 +6,20 @@
 import gc
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from structlog._config import BoundLoggerLazyProxy
+
+ROOT = Path(__file__).parents[1]
+SLOW = Path(__file__).with_name("slow.txt")
+"""Tests that take over a quarter of a second on two quiet cores, one a line; `make slow` writes it."""
+SLOW_S = 0.25
+SLOW_LAYERS = frozenset(("scenarios", "process", "durability", "interop", "browser", "compose"))
+"""Layers of which every test is slow."""
 
 settings.register_profile("keplab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keplab")
@@ -51,7 +59,69 @@ def _logs_of_its_own() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take how often scenarios with a `repeat` run."""
+    parser.addoption("--slow", action="store_true", help="run tests that take over a quarter of a second as well")
+    parser.addoption("--record-slow", metavar="FILE", help="write which tests take over a quarter of a second")
     parser.addoption("--repeats", type=int, default=1, help="run acceptance scenarios so many times, a seed each")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark slow tests, and leave out those that nobody asked for."""
+    slow = frozenset(SLOW.read_text().split()) if SLOW.exists() else frozenset()
+    for item in items:
+        if layer_of(item.nodeid) in SLOW_LAYERS or item.nodeid.partition("[")[0] in slow:
+            item.add_marker(pytest.mark.slow)
+    if config.getoption("--slow") or config.option.markexpr:
+        return
+    words = [str(word) for word in config.args]
+    left_out = [item for item in items if item.get_closest_marker("slow") and not is_named(item.nodeid, words)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
+
+
+def layer_of(node_id: str) -> str:
+    """Return the folder below `tests` that a test is in."""
+    parts = node_id.split("/")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def is_named(node_id: str, words: Sequence[str]) -> bool:
+    """Whether a word of the command line means this slow test: its file, itself, or a folder of its slow layer."""
+    file = node_id.partition("::")[0]
+    for word in words:
+        path = word.partition("::")[0]
+        relative = str(Path(path).resolve().relative_to(ROOT)) if Path(path).resolve().is_relative_to(ROOT) else path
+        if file == relative or (
+            layer_of(node_id) in SLOW_LAYERS and f"{file}/".startswith(f"{relative}/") and "/" in relative
+        ):
+            return True
+    return False
+
+
+class SlowTests:
+    """Remembers how long each test took, and writes which are slow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add what a phase of a test took; fixtures of a module count for the test that set them up."""
+        if report.when in ("setup", "call"):
+            self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the functions of which a case took too long."""
+        slow = {name.partition("[")[0] for name, seconds in self._seconds.items() if seconds > SLOW_S}
+        self._path.write_text("".join(f"{name}\n" for name in sorted(slow) if layer_of(name) not in SLOW_LAYERS))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker, and remember durations where that is wanted."""
+    config.addinivalue_line("markers", "slow: takes over a quarter of a second; `--slow` runs it")
+    if (path := config.getoption("--record-slow")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SlowTests(Path(path)))
 
 
 def pytest_collection_finish() -> None:

@@ -26,6 +26,7 @@ SHARE = (
     "tests/scenarios/test_seeds.py",
     "tests/process/test_components.py",
     "tests/process/test_wheel.py",
+    "--slow",
     "-n",
     "2",
     "--dist",

@@ -167,7 +167,7 @@ def record(tree: Path, folder: Path, root: Path, *, workers: int, layers: Sequen
             continue
         count += len(files)
         names = [str(path.relative_to(root)) for path in files]
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.mutation.lines"]
+        command = [sys.executable, "-m", "pytest", "--slow", "-p", "no:cacheprovider", "-p", "tests.mutation.lines"]
         command += ["--timeout", "900", "-n", str(workers), "--dist", "loadfile" if is_fast else "load"]
         paths = os.pathsep.join(
             [str(tree), str(tree / "tests/mutation/children"), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,0 +1,83 @@
+"""What `make check` runs for a change, which tests are slow, and that no folder of tests is in no layer."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.check import beside, without_nested
+from tests.conftest import SLOW, SLOW_LAYERS, is_named, layer_of
+from tests.layers import LAYERS, main
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("file", "tests"),
+    [
+        ("scheduler/queue/scheduling_queue.py", ["tests/unit/scheduler/queue", "tests/component/scheduler"]),
+        ("lab/cli/commands/up.py", ["tests/unit/cli"]),
+        ("services/cel/checker.py", ["tests/unit/cel"]),
+        ("services/api/kinds/pod.py", ["tests/unit/api"]),
+        ("apiserver_fake/server.py", ["tests/unit/apiserver_fake", "tests/component/apiserver_fake"]),
+        ("tests/unit/api/test_cron.py", ["tests/unit/api/test_cron.py"]),
+        ("tests/unit/scheduler/conftest.py", ["tests/unit/scheduler"]),
+        ("tests/process/test_up.py", []),
+        ("docs/how-to/runs.md", ["tests/architecture/test_documents.py"]),
+        ("experiments/runaway/runaway.txt", []),
+    ],
+)
+def test_a_change_is_checked_by_what_lies_beside_it(file, tests):
+    assert list(beside(file, ROOT)) == tests
+    assert [] == [name for name in tests if not (ROOT / name).exists()]
+
+
+def test_folders_below_others_are_run_once():
+    assert without_nested(["tests/unit/a/b", "tests/unit/a", "tests/unit/ab", "tests/unit/a"]) == [
+        "tests/unit/a",
+        "tests/unit/ab",
+    ]
+
+
+def test_every_folder_with_tests_is_in_one_layer():
+    folders = {f"tests/{path.relative_to(ROOT).parts[1]}" for path in ROOT.glob("tests/*/**/test_*.py")}
+    layered = [folder for layer in LAYERS for folder in layer.folders]
+
+    assert sorted(folders - {"tests/compose"}) == sorted(layered)
+
+
+def test_a_layer_that_is_not_there_is_named(capsys):
+    assert main(["units"]) == 2
+    assert "no layer units; there are: unit, scenarios, process, browser" in capsys.readouterr().err
+
+
+def test_every_slow_test_that_is_listed_is_there():
+    missing = []
+    for name in SLOW.read_text().split():
+        file, function = name.split("::")[0], name.split("::")[-1]
+        path = ROOT / file
+        tree = ast.parse(path.read_text()) if path.exists() else ast.Module([], [])
+        if not any(isinstance(node, ast.FunctionDef) and node.name == function for node in ast.walk(tree)):
+            missing.append(name)
+
+    assert [] == missing, "make slow writes the list anew"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_run"),
+    [
+        ([], False),
+        (["tests"], False),
+        (["tests/unit/cli"], False),
+        (["tests/unit/cli/test_compare.py"], True),
+        (["tests/unit/cli/test_compare.py::test_one"], True),
+    ],
+)
+def test_a_slow_test_is_run_when_its_file_is_named(words, is_run):
+    assert is_named("tests/unit/cli/test_compare.py::test_one[1]", words) == is_run
+
+
+@pytest.mark.parametrize(("words", "is_run"), [(["tests"], False), (["tests/process"], True), (["tests/unit"], False)])
+def test_a_slow_layer_is_run_when_its_folder_is_named(words, is_run):
+    assert layer_of("tests/process/test_up.py::test_one") in SLOW_LAYERS
+    assert is_named("tests/process/test_up.py::test_one", words) == is_run
