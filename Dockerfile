@@ -30,7 +30,7 @@ COPY experiments /src/experiments
 COPY deploy/containers /opt/keplab/containers
 RUN /opt/keplab/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation /src && \
     /opt/keplab/bin/python -m pip uninstall --quiet --yes setuptools pip && \
-    /opt/keplab/bin/python -m compileall -q /opt/keplab/lib
+    /opt/keplab/bin/python -m compileall -qf --invalidation-mode unchecked-hash /opt/keplab/lib
 
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
