@@ -162,9 +162,10 @@ def _words() -> frozenset[str]:
 
 
 def _names(tree: ast.AST) -> set[str]:
-    texts = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    nodes = [*ast.walk(tree)]
+    texts = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             found.add(_in_json(node.attr))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:

@@ -29,13 +29,13 @@ def _is_printed_by_python(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MAKERS
 
 
-def _names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return the names that are given such a value, or declared to have one, in a function."""
+def _names(function: ast.FunctionDef | ast.AsyncFunctionDef, nodes: list[ast.AST]) -> set[str]:
+    """Return the names that are given such a value, or declared to have one, in a function that has these nodes."""
     found = set()
     for argument in (*function.args.args, *function.args.kwonlyargs):
         if argument.annotation is not None and ast.unparse(argument.annotation).startswith(_TYPES):
             found.add(argument.arg)
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.NamedExpr(ast.Name(id=name), value):
                 if _is_printed_by_python(value):
@@ -51,8 +51,11 @@ def printed_by_python(source: str) -> Iterator[tuple[int, str]]:
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        names = _names(function)
-        for node in ast.walk(function):
+        nodes = [*ast.walk(function)]
+        if not any(isinstance(node, ast.FormattedValue) for node in nodes):
+            continue
+        names = _names(function, nodes)
+        for node in nodes:
             if isinstance(node, ast.FormattedValue):
                 value = node.value
                 if _is_printed_by_python(value) or (isinstance(value, ast.Name) and value.id in names):
