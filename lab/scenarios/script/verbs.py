@@ -6,6 +6,7 @@ scenario is a ValueError; the runner adds file and line.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -15,12 +16,11 @@ import msgspec
 import lab.scenarios.script.fault_verbs as fault_verbs
 import lab.scenarios.script.play_verbs as play_verbs
 import lab.scenarios.script.workload as workload
+from kubelet.control_socket import Away
 from kubelet.deviceplugin.emulated.plugin import ACTS as PLUGIN_ACTS
 from kubelet.deviceplugin.emulated.plugin import check_act
-from kubelet.deviceplugin.emulated.serving import PluginAway
 from kubelet.dra.emulated.driver import ACTS as DRIVER_ACTS
 from kubelet.dra.emulated.driver import check_act as check_driver_act
-from kubelet.dra.emulated.serving import DriverAway
 from lab.scenarios.invariants import unrest_of
 from lab.scenarios.mesh import identity_named
 from lab.scenarios.script.blocks import BlockError, Part, objects_of
@@ -431,11 +431,16 @@ expect within 30s count pods phase=Running == 2
 async def device_plugin(context: ScenarioContext, step: Step) -> None:
     """Have an emulated device plugin act; one that was killed is waited for."""
     node, resource, act, *devices = step.args
+    await _once_back(context, lambda: context.mesh.command_plugin(node, resource, act, tuple(devices)))
+
+
+async def _once_back(context: ScenarioContext, act: Callable[[], Awaitable[None]]) -> None:
+    """Have a plugin or driver act, once it is there. Raises: Away when it does not come back."""
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
         try:
-            return await context.mesh.command_plugin(node, resource, act, tuple(devices))
-        except PluginAway:
+            return await act()
+        except Away:
             if context.observer.now_s >= until_s:
                 raise
         await asyncio.sleep(0.1)
@@ -491,15 +496,9 @@ async def dra_driver(context: ScenarioContext, step: Step) -> None:
     """Have an emulated DRA driver act; one that was killed is waited for."""
     node, driver, act = step.args[:3]
     if act == "crash":
-        return await context.mesh.kill(driver_name(node, driver), step.values["down"])
-    until_s = context.observer.now_s + PLUGIN_BACK_S
-    while True:
-        try:
-            return await context.mesh.command_driver(node, driver, act, _driver_words(step))
-        except DriverAway:
-            if context.observer.now_s >= until_s:
-                raise
-        await asyncio.sleep(0.1)
+        await context.mesh.kill(driver_name(node, driver), step.values["down"])
+        return
+    await _once_back(context, lambda: context.mesh.command_driver(node, driver, act, _driver_words(step)))
 
 
 @verb(
