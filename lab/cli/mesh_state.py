@@ -54,8 +54,8 @@ def state_of(source: Path, at: int) -> State:
     running = read_state(source)
     if running is None:
         return _stored(source, at)
-    kinds = [kind.title for kind in MeshApi(source).kinds() if kind.has_past]
     try:
+        kinds = [kind.title for kind in MeshApi(source).kinds() if kind.has_past]
         return asyncio.run(_running(source, running, kinds, at))
     except (ApiError, UnknownOutcome) as error:
         raise StateError(f"the mesh on {source}: {error}") from None

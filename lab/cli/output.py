@@ -44,12 +44,12 @@ def no_mesh(data: Path, otherwise: str = "", options: str = "") -> NoReturn:
 
 
 @contextmanager
-def refusing(*errors: type[Exception]) -> Iterator[None]:
-    """Have one of these errors be one line on standard error and exit code 2."""
+def refusing(*errors: type[Exception], code: int = EXIT_USAGE) -> Iterator[None]:
+    """Have one of these errors be one line on standard error, and end the command with that code."""
     try:
         yield
     except errors as error:
-        fail(str(error))
+        fail(str(error), code)
 
 
 def write_file(path: Path, text: str) -> None:

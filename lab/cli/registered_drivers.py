@@ -1,7 +1,6 @@
 """The DRA drivers of a mesh that runs: what each kubelet knows of them, whether they answer, and what they publish."""
 
 import asyncio
-import ssl
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,8 +10,11 @@ import msgspec
 
 from kubelet.dra import wire
 from kubelet.dra.calls import REGISTRY
-from lab.cli.mesh_api import read_kubeconfig
-from services.api.errors import UNREADABLE
+from lab.exchange.rest.blocking_client import BlockingRestClient
+from lab.exchange.rest.endpoint import Endpoint
+from lab.exchange.rest.kubeconfig import read_access
+from lab.exchange.stream import Refused
+from services.api.errors import UNREADABLE, ApiError
 from services.api.local_rpc import RpcError, call_once, is_unserved
 from services.runtime.components import component_of
 from services.runtime.credentials import admin_headers
@@ -20,6 +22,7 @@ from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.unix_sockets import UnixSockets
 
 TIMEOUT_S = 1.0
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 ANSWERS, NO_ANSWER, CLOSED, NO_SOCKET = "answers", "no answer", "closed", "no socket"
 """What is found at a registration socket: a driver; a process that does not answer, as one that is stopped; a socket
 that no process serves, as after a SIGKILL; a file that is something else."""
@@ -53,11 +56,11 @@ def _known(state: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dic
             yield from answer or []
 
 
-def _get(url: str, headers: Mapping[str, str], trust: ssl.SSLContext | None = None) -> Any:
-    """Return the JSON there; None when there is no answer. `trust`: whose certificates are believed over https."""
+def _get(url: str, headers: Mapping[str, str]) -> Any:
+    """Return the JSON there; None when there is no answer."""
     request = urllib.request.Request(url, headers=dict(headers))
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust) as reply:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:
             return msgspec.json.decode(reply.read())
     except (OSError, *UNREADABLE):
         return None
@@ -79,14 +82,11 @@ async def _state(path: str) -> str:
 def _published(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
     """Return the specs of all slices by node and driver; None when the API server does not answer."""
     try:
-        rest_url, token, trust = read_kubeconfig(kubeconfig)
-    except ValueError:
-        return None
-    answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", {"Authorization": f"Bearer {token}"}, trust)
-    if answer is None:
+        slices = BlockingRestClient(Endpoint(read_access(kubeconfig)), TIMEOUT_S).get(SLICES)["items"]
+    except (Refused, ApiError):
         return None
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for item in answer["items"]:
+    for item in slices:
         spec = item["spec"]
         found.setdefault((spec.get("nodeName", ""), spec["driver"]), []).append(spec)
     return found

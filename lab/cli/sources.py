@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli.output import DATA_DIR_DEFAULT, F, fail
+from lab.cli.output import DATA_DIR_DEFAULT, EXIT_FAILED, F, fail, refusing
 from lab.recordings.format import META, Unreadable
+from services.api.errors import ApiError, NotFound
 
 if TYPE_CHECKING:
     from lab.cli.mesh_api import Objects
     from lab.recordings.reader import Recording
+    from services.client.discovery import ServedKind
 
 
 def source_options(command: F) -> F:
@@ -48,9 +50,15 @@ def objects_of(data: Path, recording: Path | None) -> Objects:
         from lab.cli.mesh_api import MeshApi
 
         return MeshApi(data)
-    from lab.cli.recorded_api import RecordedApi
+    from lab.recordings.recorded_api import RecordedApi
 
-    return RecordedApi(opened(path))
+    return RecordedApi(opened(path), lambda text: click.secho(f"keplab: {text}", err=True, fg="yellow"))
+
+
+def kind_named(api: Objects, name: str) -> ServedKind:
+    """Return the kind that a user means; one that there is none of ends the command."""
+    with refusing(ApiError, code=EXIT_FAILED), refusing(NotFound):
+        return api.kind_named(name)
 
 
 def opened(path: Path) -> Recording:

@@ -6,20 +6,17 @@ Source: simulator 4.2, 5.2.
 from __future__ import annotations
 
 import asyncio
-import ssl
-import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, NamedTuple
 
-import aiohttp
 import msgspec
 
-from lab.exchange.credentials import Credentials, show_certificate
-from lab.exchange.kubeconfig import Access
+from lab.exchange.rest.client import RestClient
+from lab.exchange.rest.endpoint import Endpoint, NoAnswer
+from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
-from services.api.errors import UNREADABLE, from_status
+from services.api.errors import UNREADABLE, ApiError, TooManyRequests, from_status
 from services.api.meta import Document, Resource
 from services.api.resources import resources
 
@@ -53,30 +50,19 @@ class Cluster:
     """Use it in an `async with`."""
 
     def __init__(self, access: Access, *, as_user: str = "") -> None:
-        self._access, self._as_user = access, as_user
-        self._session: aiohttp.ClientSession | None = None
-        self._credentials: Credentials | None = None
+        """Raises: Refused: a certificate cannot be used."""
+        self._server = access.server
+        self._rest = RestClient(Endpoint(access, as_user=as_user))
 
     async def __aenter__(self) -> Cluster:
-        """Open connections. Raises: Refused: a certificate cannot be read, a program prints no credentials."""
-        headers = {"Accept": "application/json"}
-        trust = _trust(self._access)
-        self._credentials = Credentials(self._access, trust, time.time)
-        await self._credentials.token()
-        if self._as_user:
-            headers["Impersonate-User"] = self._as_user
-        timeout = aiohttp.ClientTimeout(total=None, connect=WAIT_MAX_S, sock_connect=WAIT_MAX_S)
-        connector = aiohttp.TCPConnector(ssl=trust if trust is not None else True)
-        self._session = aiohttp.ClientSession(
-            headers=headers, connector=connector, timeout=timeout, read_bufsize=1 << 20, max_line_size=1 << 16
-        )
+        """Have credentials. Raises: Refused: a program prints none."""
+        await self._rest.credentials.token()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._rest.close()
 
     async def kinds(self, names: Sequence[str] = ()) -> list[Resource]:
         """Return the kinds of these names, `DEFAULT_KINDS` if there are none. Raises: Refused: one is unknown."""
@@ -88,7 +74,7 @@ class Cluster:
                 others = others if others is not None else await self._served()
                 known = next((each for each in others if _is_called(each, name)), None)
             if known is None:
-                raise Refused(f"{self._access.server}: no kind {name!r}; `kubectl api-resources` lists them")
+                raise Refused(f"{self._server}: no kind {name!r}; `kubectl api-resources` lists them")
             if known not in found:
                 found.append(known)
         return found
@@ -117,43 +103,18 @@ class Cluster:
         return found
 
     async def get(self, path: str, **query: str) -> Document:
-        """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as asked."""
+        """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as told to."""
         while True:
             try:
-                async with self._asked(path, query) as answer:
-                    body = await answer.read()
-                    if answer.status == 429 and (seconds := answer.headers.get("Retry-After", "1")).isdigit():
-                        await asyncio.sleep(min(WAIT_MAX_S, float(seconds)))
-                        continue
-                    if answer.status >= 400:
-                        raise from_status(answer.status, body)
-                    found = msgspec.json.decode(body)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise Refused(f"{self._access.server}: it does not answer: {error or type(error).__name__}") from None
-            except UNREADABLE as error:
-                raise Refused(f"{self._access.server}{path}: its answer is no JSON: {error}") from None
-            if not isinstance(found, dict):
-                raise Refused(f"{self._access.server}{path}: its answer is no object")
-            return found
-
-    @asynccontextmanager
-    async def _asked(self, path: str, query: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Ask; once more with another token where there is one and the first was refused. Raises: Refused."""
-        assert self._session is not None, "used outside of its block"
-        assert self._credentials is not None
-        for is_last in (False, True):
-            token = await self._credentials.token()
-            request = self._session.get(
-                f"{self._access.server}{path}",
-                params=query,
-                headers={"Authorization": f"Bearer {token}"} if token else {},
-                server_hostname=self._access.server_name or None,
-                proxy=self._access.proxy or None,
-            )
-            async with request as answer:
-                if is_last or answer.status != 401 or not await self._credentials.renew(token):
-                    yield answer
-                    return
+                document = await self._rest.get(path, query)
+            except TooManyRequests as error:
+                await asyncio.sleep(min(WAIT_MAX_S, float(error.retry_after_s or 1)))
+                continue
+            except NoAnswer as error:
+                raise Refused(error.message) from None
+            if not isinstance(document, dict):
+                raise Refused(f"{self._server}{path}: its answer is no object")
+            return document
 
     async def list(self, kind: Resource, *, selector: str = "") -> AsyncIterator[tuple[list[Document], str]]:
         """Yield the objects of a kind in pages, each with the version of the list. Raises: ApiError, Refused."""
@@ -181,10 +142,7 @@ class Cluster:
             **({"labelSelector": selector} if selector else {}),
         }
         try:
-            async with self._asked(path_of(kind), query) as answer:
-                if answer.status >= 400:
-                    refused = from_status(answer.status, await answer.read())
-                    raise Expired(refused.message) if refused.code == 410 else refused
+            async with self._rest.answer("GET", path_of(kind), query) as answer:
                 rest = b""
                 async for block in answer.content.iter_any():
                     *lines, rest = (rest + block).split(b"\n")
@@ -192,9 +150,11 @@ class Cluster:
                         if line.strip():
                             yield _event(line)
                     if len(rest) > LINE_MAX:
-                        raise Refused(f"{self._access.server}: an event of {kind.name} is longer than 4 MiB")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Refused(f"{self._access.server}: the watch broke: {error}") from None
+                        raise Refused(f"{self._server}: an event of {kind.name} is longer than 4 MiB")
+        except NoAnswer as error:
+            raise Refused(f"the watch of {kind.name} broke: {error.message}") from None
+        except ApiError as error:
+            raise Expired(error.message) if error.code == 410 else error from None
 
 
 def path_of(kind: Resource) -> str:
@@ -210,9 +170,7 @@ def _event(line: bytes) -> Event:
     except (*UNREADABLE, LookupError, TypeError) as error:
         raise Refused(f"a watch said what is no event: {error}") from None
     if kind == "ERROR":
-        code = int(document.get("code") or 500)
-        refused = from_status(code, msgspec.json.encode(document))
-        raise Expired(refused.message) if code == 410 else refused
+        raise from_status(int(document.get("code") or 500), msgspec.json.encode(document))
     return Event(kind, document)
 
 
@@ -220,18 +178,3 @@ def _is_called(kind: Resource, name: str) -> bool:
     plain, _, group = name.lower().partition(".")
     names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
     return plain in names and (not group or kind.group == group or kind.group.startswith(f"{group}."))
-
-
-def _trust(access: Access) -> ssl.SSLContext | None:
-    """Return what is trusted and shown, None where nothing is encrypted. Raises: Refused."""
-    if not access.server.startswith("https://"):
-        return None
-    try:
-        context = ssl.create_default_context(cadata=access.authority or None)
-        if access.is_insecure:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    except (ssl.SSLError, OSError, ValueError) as error:
-        raise Refused(f"{access.server}: the kubeconfig's certificates cannot be used: {error}") from None
-    if access.certificate:
-        show_certificate(context, access.certificate, access.key)
-    return context

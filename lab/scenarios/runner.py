@@ -115,8 +115,40 @@ async def run_scenario(
     Raises: what `progress` raises, which ends the run; a note says when."""
     run = ScenarioRun()
     await mesh.start()
+    course = _begin(run, scenario, mesh, chance or random.Random("teller"), patience, recorded, recorder, ending)
+    own_task = asyncio.current_task()
+    assert own_task is not None
+    eyes = asyncio.create_task(course.observer.run())
+    pulse = asyncio.create_task(course.pulse(progress, ends=own_task))
+    try:
+        await course.perform(disturb)
+        await course.freshness.end()
+    except asyncio.CancelledError:
+        if not pulse.done():
+            raise
+        own_task.uncancel()
+    finally:
+        await course.end(eyes, pulse)
+    if not pulse.cancelled() and (failure := pulse.exception()) is not None:
+        # Without samples, half of what the run shows would be missing.
+        when = f"{run.ended_s:.3f} s after its start, when it was shown at: {course.line}"
+        failure.add_note(f"{scenario.path}: the run ended {when}")
+        raise failure
+    return run
+
+
+def _begin(
+    run: ScenarioRun,
+    scenario: Scenario,
+    mesh: Mesh,
+    chance: random.Random,
+    patience: float,
+    recorded: Recorded | None,
+    recorder: RunRecorder | None,
+    ending: Ending | None,
+) -> "_Course":
+    """Return the course of a scenario through a mesh that has started, before its first line."""
     api = mesh.api(ADMIN)
-    chance = chance or random.Random("teller")
     until = UntilVersion(api)
     followed = recorder.observed(until) if recorder is not None else until
     defined = [resource_of(kind) for kind in scenario.enable_crds]
@@ -129,71 +161,131 @@ async def run_scenario(
     run.device_use = observer.device_use
     client = Client(api, mesh.clock, chance, field_manager="keplab-scenario")
     context = ScenarioContext(mesh, client, observer, scenario, chance, freshness)
-    current = [scenario.steps[0].text]
-    eyes = asyncio.create_task(observer.run())
-    own_task = asyncio.current_task()
-    assert own_task is not None
-    pulse = asyncio.create_task(_pulse(observer, current, progress, ends=own_task))
-    disturbance: asyncio.Future[None] | None = None
-    monitors: list[_Monitor] = []
-    finished = asyncio.Event()
-    try:
+    return _Course(run, context, freshness, patience)
+
+
+class _Course:
+    """A scenario on its way through a mesh: the line at which it is, and what goes on beside it."""
+
+    def __init__(self, run: ScenarioRun, context: ScenarioContext, freshness: Freshness, patience: float) -> None:
+        self._run, self._context, self._patience = run, context, patience
+        self.freshness, self.observer = freshness, context.observer
+        self.line = context.scenario.steps[0].text
+        self._monitors: list[_Monitor] = []
+        self._disturbance: asyncio.Future[None] | None = None
+
+    async def perform(self, disturb: Disturb | None) -> None:
+        """Perform all lines within the scenario's limit; what prevents that is the run's error."""
+        scenario, mesh, finished = self._context.scenario, self._context.mesh, asyncio.Event()
         try:
-            await observer.wait_until_synced()
+            await self.observer.wait_until_synced()
             if disturb is not None:
-                disturbance = asyncio.ensure_future(disturb(mesh, observer, finished))
-            async with asyncio.timeout(scenario.limit_s * patience):
+                self._disturbance = asyncio.ensure_future(disturb(mesh, self.observer, finished))
+            async with asyncio.timeout(scenario.limit_s * self._patience):
                 for step in scenario.steps:
-                    current[0] = step.text
-                    await _perform(context, run, monitors, step, patience)
+                    self.line = step.text
+                    await self._perform(step)
             finished.set()
-            if disturbance is not None:
-                current[0] = "(waiting for rest)"
-                await disturbance
+            if self._disturbance is not None:
+                self.line = "(waiting for rest)"
+                await self._disturbance
         except TimeoutError:
-            run.error = f"{scenario.path}: ran for longer than its limit of {scenario.limit_s:g} s, at: {current[0]}"
+            limit = f"{scenario.limit_s:g} s, at: {self.line}"
+            self._run.error = f"{scenario.path}: ran for longer than its limit of {limit}"
         except _StepFailed as error:
-            run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
-        await freshness.end()
-    except asyncio.CancelledError:
-        if not pulse.done():
-            raise
-        own_task.uncancel()
-    finally:
-        run.seen = freshness.seen
-        _end(run, context, monitors)
+            self._run.error, self._run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
+
+    async def end(self, *followers: asyncio.Task[None]) -> None:
+        """Take the last judgements, stop what goes on beside the scenario, then the mesh."""
+        self._run.seen = self.freshness.seen
+        self._judge_last()
         helpers: list[asyncio.Future[Any]] = [
-            eyes,
-            pulse,
-            *context.background,
-            *(task for _, task in context.playing),
-            *([disturbance] if disturbance is not None else []),
+            *followers,
+            *self._context.background,
+            *(task for _, task in self._context.playing),
+            *([self._disturbance] if self._disturbance is not None else []),
         ]
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
-        await mesh.stop()
-    if not pulse.cancelled() and (failure := pulse.exception()) is not None:
-        # Without samples, half of what the run shows would be missing.
-        failure.add_note(
-            f"{scenario.path}: the run ended {run.ended_s:.3f} s after its start, when it was shown at: {current[0]}"
-        )
-        raise failure
-    return run
+        await self._context.mesh.stop()
 
+    async def pulse(self, progress: Progress | None, *, ends: "asyncio.Task[object]") -> None:
+        """Sample and show the run until it is cancelled; what is raised meanwhile cancels `ends`."""
+        try:
+            while True:
+                self.observer.history.sample(self.observer.now_s)
+                if progress is not None:
+                    progress(self.observer, self.line)
+                await asyncio.sleep(SAMPLE_EVERY_S)
+        except Exception:
+            ends.cancel()
+            raise
 
-def _end(run: ScenarioRun, context: ScenarioContext, monitors: list[_Monitor]) -> None:
-    """Take the last judgements and samples, at the moment at which the scenario ends."""
-    observer = context.observer
-    # A fault whose moment did not come: without it this was no run of the scenario.
-    late = [step for step, task in context.planned if not task.done()]
-    never = "did not happen before the scenario ended"
-    run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
-    run.judgements += [monitor.close() for monitor in monitors]
-    run.judgements.sort(key=lambda j: j.line)
-    run.ended_s = observer.now_s
-    observer.history.sample(observer.now_s)
-    observer.recorded.end(observer.now_s, observer.documents)
+    def _judge_last(self) -> None:
+        """Take the last judgements and samples, at the moment at which the scenario ends."""
+        run, observer = self._run, self.observer
+        # A fault whose moment did not come: without it this was no run of the scenario.
+        late = [step for step, task in self._context.planned if not task.done()]
+        never = "did not happen before the scenario ended"
+        run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
+        run.judgements += [monitor.close() for monitor in self._monitors]
+        run.judgements.sort(key=lambda j: j.line)
+        run.ended_s = observer.now_s
+        observer.history.sample(observer.now_s)
+        observer.recorded.end(observer.now_s, observer.documents)
+
+    async def _perform(self, step: Step) -> None:
+        """Perform one line, and take the judgements it leads to. Raises: _StepFailed."""
+        context, judgements = self._context, self._run.judgements
+        try:
+            if (expectation := step.expectation) is not None:
+                if "$" in expectation.value:
+                    expectation = replace(expectation, value=substitute(context, expectation.value))
+                judgements += await self._expect(step, expectation)
+            else:
+                await VERBS[step.verb].perform(context, step)
+        except ValueError as error:
+            raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
+        except (ApiError, UnknownOutcome) as error:
+            raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
+        for answered, met, seen in context.answers:
+            judgements.append(Judgement(answered.line, answered.text, met, seen, self.observer.now_s))
+        context.answers.clear()
+
+    async def _expect(self, step: Step, expectation: Expectation) -> list[Judgement]:
+        """Judge it as its mode says, from a view that has seen what the store had when the line was reached.
+
+        `always` is only begun, so it has no result yet.
+        """
+        observer, mode, begun_s = self.observer, expectation.mode, self.observer.now_s
+        lasts_s = expectation.duration_s * (self._patience if mode == "within" else 1.0)
+        resources = (expectation.resource,)
+        limits_s = {"within": lasts_s, "for": min(JUDGED_WITHIN_S, lasts_s)}
+        is_current = await self.freshness.reach(resources, limits_s.get(mode, JUDGED_WITHIN_S))
+        left_s = lasts_s - (observer.now_s - begun_s)
+        match mode:
+            case "always":
+                self._monitors.append(_Monitor(step, expectation, observer))
+                return []
+            case "for":
+                monitor = _Monitor(step, expectation, observer)
+                await asyncio.sleep(left_s)
+                is_current = await self.freshness.reach(resources) and is_current
+                judged = monitor.close()
+            case "within":
+                # What was true before the line was reached is no answer to it.
+                holds, seen = await _within(observer, expectation, left_s) if is_current else (False, "")
+                if not holds:
+                    is_current = await self.freshness.reach(resources)
+                    holds, seen = expectation.judge(observer)
+                judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
+            case _:
+                holds, seen = expectation.judge(observer)
+                judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
+        if not is_current:
+            self.freshness.note_late(resources, f"line {step.line}, {step.text}")
+        return [judged]
 
 
 class _StepFailed(Exception):
@@ -202,60 +294,6 @@ class _StepFailed(Exception):
     def __init__(self, text: str, *, is_mistake: bool) -> None:
         super().__init__(text)
         self.is_mistake = is_mistake
-
-
-async def _perform(
-    context: ScenarioContext, run: ScenarioRun, monitors: list[_Monitor], step: Step, patience: float
-) -> None:
-    try:
-        if (expectation := step.expectation) is not None:
-            if "$" in expectation.value:
-                expectation = replace(expectation, value=substitute(context, expectation.value))
-            run.judgements += await _expect(context, monitors, step, expectation, patience)
-        else:
-            await VERBS[step.verb].perform(context, step)
-    except ValueError as error:
-        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
-    except (ApiError, UnknownOutcome) as error:
-        raise _StepFailed(f"{step.line}: {step.text}: {error}", is_mistake=False) from None
-    for answered, met, seen in context.answers:
-        run.judgements.append(Judgement(answered.line, answered.text, met, seen, context.observer.now_s))
-    context.answers.clear()
-
-
-async def _expect(
-    context: ScenarioContext, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
-) -> list[Judgement]:
-    """Judge it as its mode says, from a view that has seen what the store had when the line was reached; `always` is
-    only begun, so it has no result yet."""
-    observer, mode, begun_s = context.observer, expectation.mode, context.observer.now_s
-    lasts_s = expectation.duration_s * (patience if mode == "within" else 1.0)
-    resources = (expectation.resource,)
-    limits_s = {"within": lasts_s, "for": min(JUDGED_WITHIN_S, lasts_s)}
-    is_current = await context.freshness.reach(resources, limits_s.get(mode, JUDGED_WITHIN_S))
-    left_s = lasts_s - (observer.now_s - begun_s)
-    match mode:
-        case "always":
-            monitors.append(_Monitor(step, expectation, observer))
-            return []
-        case "for":
-            monitor = _Monitor(step, expectation, observer)
-            await asyncio.sleep(left_s)
-            is_current = await context.freshness.reach(resources) and is_current
-            judged = monitor.close()
-        case "within":
-            # What was true before the line was reached is no answer to it.
-            holds, seen = await _within(observer, expectation, left_s) if is_current else (False, "")
-            if not holds:
-                is_current = await context.freshness.reach(resources)
-                holds, seen = expectation.judge(observer)
-            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
-        case _:
-            holds, seen = expectation.judge(observer)
-            judged = Judgement(step.line, step.text, holds, seen, observer.now_s)
-    if not is_current:
-        context.freshness.note_late(resources, f"line {step.line}, {step.text}")
-    return [judged]
 
 
 async def _within(observer: Observer, expectation: Expectation, limit_s: float) -> tuple[bool, str]:
@@ -272,18 +310,3 @@ async def _within(observer: Observer, expectation: Expectation, limit_s: float) 
     except TimeoutError:
         holds, seen = judging.judge()
     return holds, seen
-
-
-async def _pulse(
-    observer: Observer, current: list[str], progress: Progress | None, *, ends: "asyncio.Task[object]"
-) -> None:
-    """Sample and show the run until it is cancelled; what is raised meanwhile cancels `ends`."""
-    try:
-        while True:
-            observer.history.sample(observer.now_s)
-            if progress is not None:
-                progress(observer, current[0])
-            await asyncio.sleep(SAMPLE_EVERY_S)
-    except Exception:
-        ends.cancel()
-        raise

@@ -10,9 +10,9 @@ import structlog
 
 from lab.exchange.cluster import Cluster, Expired
 from lab.exchange.format import Reading, open_stream
-from lab.exchange.kubeconfig import read_access
 from lab.exchange.player import AS_FAST_AS_POSSIBLE, Player
 from lab.exchange.reading import Source
+from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.rules import Rules
 from lab.exchange.stream import Refused
 from lab.exchange.sync import KINDS, Sync

@@ -6,7 +6,6 @@ Either says which processes there are and where their health ports are; the rest
 import asyncio
 import os
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from lab.exchange.rest import kubeconfig
+from lab.exchange.rest.endpoint import Endpoint
+from lab.ui.rest import MANAGER, Rest
 from services.api.errors import UNREADABLE
 from services.api.identity import ADMIN, PAGE
 from services.client.rpc import RpcTransport
@@ -61,9 +63,14 @@ class Access:
         tokens = {PAGE.user: self.reader}
         return RpcTransport(self.grpc_target, tokens, clock=RealClock(), random=seeded_random(None), tls=self.tls)
 
-    def trust(self) -> ssl.SSLContext:
-        """Return what REST connections are made with."""
-        return ssl.create_default_context(cafile=str(self.authority))
+    def rest(self) -> Rest:
+        """Return a new way to the API server over REST."""
+        authority = self.authority.read_text("ascii")
+        reader, writer = (
+            Endpoint(kubeconfig.Access(self.rest_url.rstrip("/"), authority, token), agent=MANAGER)
+            for token in (self.reader, self.writer)
+        )
+        return Rest(reader, writer)
 
 
 class Place(Protocol):

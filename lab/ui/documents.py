@@ -6,32 +6,29 @@ HTTP, the page in one file and tests use the same functions.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
-
-from apiserver_fake.rest.tables import cells_of, columns_of
+from apiserver_fake.rest.tables import columns_of
 from lab.experiments.document import DocumentError, read_document
 from lab.experiments.shown import page_document
 from lab.experiments.style import GRAPHICS
 from lab.experiments.words import counted
-from lab.recordings.format import DELETED, SUFFIX, Version
+from lab.recordings.format import SUFFIX
 from lab.recordings.reader import Recording
+from lab.recordings.recorded_api import RecordedApi, column_documents
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from lab.scenarios.decisions.difference import Compared, Difference, compare
 from lab.scenarios.recorded import decisions_of, explained, queue_at
 from lab.scenarios.traces.document import drawn
 from lab.scenarios.traces.waterfall import SpanGraph, waterfall
-from services.api.errors import Expired, NotFound
-from services.api.meta import Column, Document, Resource
-from services.api.resources import resources
+from services.api.errors import NotFound
+from services.api.meta import Document
 from services.api.switches import REGISTER, Switch
-from services.api.times import format_micro_time
+from services.client.discovery import ServedKind
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 
 PAGES: Final = ("mesh", "cluster", "queue", "trace", "objects", "experiments", "difference", "timeline")
 SIGNS: Final = {"pending": "hollow", "running": "solid", "failed": "cross", "succeeded": "tick", "unbound": "stripe"}
 """What says the same as a colour, by phase or state."""
-NOT_RECORDED: Final = "body not recorded"
 DIFFERENCES_MAX: Final = 1_000
 HISTORY_MAX: Final = 20_000
 
@@ -100,129 +97,93 @@ def history(recording: Recording) -> dict[str, list[float]]:
 # -- objects ---------------------------------------------------------------------------------------------
 
 
-def kind_documents(recording: Recording) -> list[dict[str, Any]]:
+def kind_documents(kinds: Iterable[ServedKind]) -> list[dict[str, Any]]:
+    """Return kinds as the page lists them."""
+    return [
+        {
+            "name": kind.title,
+            "kind": kind.kind,
+            "singular": kind.singular,
+            "short_names": list(kind.short_names),
+            "namespaced": kind.is_namespaced,
+            "has_past": kind.has_past,
+        }
+        for kind in kinds
+    ]
+
+
+def recorded_kinds(recording: Recording) -> list[dict[str, Any]]:
     """Return the kinds of which the recording has a version."""
-    found = []
-    for name in recording.resources:
-        known = resources().get(name)
-        found.append(
-            {
-                "name": name,
-                "kind": known.kind if known is not None else name,
-                "singular": known.singular if known is not None else "",
-                "short_names": list(known.short_names) if known is not None else [],
-                "namespaced": known.namespaced if known is not None else True,
-                "has_past": True,
-            }
-        )
-    return found
-
-
-def resource_named(recording: Recording, name: str) -> str:
-    """Return the wire name of the kind that is meant, by any of its names. Raises: NotFound."""
-    plain, _, group = name.lower().partition(".")
-    for title in (*recording.resources, *resources()):
-        known = resources().get(title)
-        names = {title.partition(".")[0]}
-        if known is not None:
-            names |= {known.plural, known.singular, known.kind.lower(), *known.short_names}
-        if title == name or (plain in names and (not group or title.partition(".")[2].startswith(group))):
-            return title
-    raise NotFound(f"the recording has no resource type {name!r}")
+    return kind_documents(RecordedApi(recording).kinds())
 
 
 def rows(
-    recording: Recording, resource: str, namespace: str, words: str, rv: int, limit: int, after: str
+    recording: Recording, kind_name: str, namespace: str, words: str, rv: int, limit: int, after: str
 ) -> dict[str, Any]:
     """Return rows of a kind as they were at a version (0: the last): the columns of `kubectl get`. `after`: the key
-    that the last answer ended with."""
-    stop = recording.stop_at(rv) if rv else recording.rv_range[1]
-    known = resources().get(resource)
-    columns = columns_of(known) if known is not None else columns_of(Resource(plural=resource))
-    wanted, now_s = words.lower().split(), _wall_at(recording, stop)
-    state = recording.state_at(stop)
-    keys = sorted(key for key in state if key[0] == resource and namespace in ("", key[1]))
-    shown: list[dict[str, Any]] = []
+    that the last answer ended with. Raises: NotFound."""
+    api = RecordedApi(recording)
+    kind, stop = api.kind_named(kind_name), recording.stop_at(rv) if rv else recording.rv_range[1]
+    resource, wanted, wall_s = api.resource(kind.title), words.lower().split(), api.wall_at(stop)
+    table: list[dict[str, Any]] = []
     more = ""
-    for key in keys:
-        text = f"{key[1]}/{key[2]}"
-        if after and text <= after:
+    for version in api.versions_at(kind, stop, namespace):
+        if after and f"{version.ns}/{version.name}" <= after:
             continue
-        if len(shown) >= limit:
-            more = f"{shown[-1]['ns']}/{shown[-1]['name']}"
+        if len(table) >= limit:
+            more = f"{table[-1]['ns']}/{table[-1]['name']}"
             break
-        row = _row(recording, columns, state[key], now_s)
+        body = api.body(version)
+        row: dict[str, Any] = {
+            "ns": version.ns,
+            "name": version.name,
+            "uid": version.uid,
+            "rv": version.rv,
+            "cells": api.cells(resource, version, body, wall_s),
+            "recorded": body is not None,
+        }
         if all(word in " ".join((row["ns"], *map(str, row["cells"]))).lower() for word in wanted):
-            shown.append(row)
+            table.append(row)
     return {
-        "kind": resource,
-        "namespaced": known.namespaced if known is not None else True,
-        "columns": [{"name": each.name, "type": each.type, "priority": each.priority} for each in columns],
-        "rows": shown,
+        "kind": kind.title,
+        "namespaced": kind.is_namespaced,
+        "columns": column_documents(columns_of(resource)),
+        "rows": table,
         "rv": stop,
         "continue": more,
-        "recorded": all(row["recorded"] for row in shown),
+        "recorded": all(row["recorded"] for row in table),
     }
 
 
-def _row(recording: Recording, columns: Sequence[Column], version: Version, now_s: float) -> dict[str, Any]:
-    body = recording.body(version.sha)
-    if body is not None:
-        cells = cells_of(tuple(columns), msgspec.json.decode(body), now_s)
-    else:
-        cells = [version.name if column.format == "name" else NOT_RECORDED for column in columns]
-    return {
-        "ns": version.ns,
-        "name": version.name,
-        "uid": version.uid,
-        "rv": version.rv,
-        "cells": cells,
-        "recorded": body is not None,
-    }
-
-
-def _wall_at(recording: Recording, rv: int) -> float:
-    """Return the wall's time at a version."""
-    return recording.meta.clock.wall_s + (recording.time_at(rv) if rv else 0.0)
-
-
-def one(recording: Recording, resource: str, namespace: str, name: str, rv: int) -> Document:
+def one(recording: Recording, kind_name: str, namespace: str, name: str, rv: int) -> Document:
     """Return an object as it was at a version (0: the last). Raises: NotFound; Expired when its body is not
     recorded."""
-    stop = rv or recording.rv_range[1]
-    version = recording.version_of(resource, namespace, name, stop)
-    if version is None:
-        where = f"{namespace}/{name}" if namespace else name
-        raise NotFound(f'{resource} "{where}" not found at version {stop}')
-    body = recording.body(version.sha)
-    if body is None:
-        details = {"facts": version.facts, "rv": version.rv}
-        raise Expired(f"{NOT_RECORDED}: {resource} {name} at version {version.rv}", details=details)
-    found: Document = msgspec.json.decode(body)
-    return found
+    api = RecordedApi(recording)
+    return api.object_at(api.kind_named(kind_name), namespace, name, rv or recording.rv_range[1])
 
 
-def versions(recording: Recording, resource: str, namespace: str, name: str) -> dict[str, Any]:
-    """Return an object's versions, oldest first, and which of their bodies are recorded."""
-    wall_s = recording.meta.clock.wall_s
+def versions(recording: Recording, kind_name: str, namespace: str, name: str) -> dict[str, Any]:
+    """Return an object's versions, oldest first, and which of their bodies are recorded. Raises: NotFound: there is no
+    such kind."""
+    api = RecordedApi(recording)
     return {
         "items": [
             {
-                "rv": each.rv,
-                "type": each.type,
-                "t": round(each.t, 6),
-                "time": format_micro_time(wall_s + each.t),
-                "uid": each.uid,
-                "writer": each.identity,
-                "verb": each.verb,
-                "subresource": each.subresource,
-                "request_id": each.req_id,
-                "trace_id": each.trace_id,
+                "rv": version.rv,
+                "type": version.type,
+                "t": round(version.t, 6),
+                "time": api.time(version),
+                "uid": version.uid,
+                "writer": version.identity,
+                "verb": version.verb,
+                "subresource": version.subresource,
+                "request_id": version.req_id,
+                "trace_id": version.trace_id,
                 "changed": [],
-                "recorded": each.type == DELETED or recording.has_body(each),
-                "facts": each.facts,
+                "recorded": api.is_recorded(version),
+                "facts": version.facts,
             }
-            for each in recording.versions_of(resource, namespace, name)
+            for version in api.versions_of(api.kind_named(kind_name), namespace, name)
         ],
         "window_start": recording.rv_range[0],
     }

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from lab.recordings.redaction import redacted, redacted_text
+from lab.ui.documents import kind_documents
 from lab.ui.rest import MANAGER, Rest
 from services.api.documents import yaml_text
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
@@ -54,18 +55,8 @@ class Objects:
 
     async def kinds(self) -> list[dict[str, Any]]:
         """Return the kinds that are served, by title. Raises: ApiError."""
-        found = await self._rest.kinds(time.monotonic())
-        return [
-            {
-                "name": kind.title,
-                "kind": kind.kind,
-                "singular": kind.singular,
-                "short_names": list(kind.short_names),
-                "namespaced": kind.is_namespaced,
-                "has_past": kind.has_past,
-            }
-            for kind in sorted(found, key=lambda kind: kind.title)
-        ]
+        kinds = await self._rest.kinds(time.monotonic())
+        return kind_documents(sorted(kinds, key=lambda kind: kind.title))
 
     async def rows(
         self, kind: ServedKind, namespace: str, words: str, rv: int, limit: int, after: str

@@ -25,11 +25,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from apiserver_fake.rest.tables import cells_of, columns_of
+from apiserver_fake.rest.tables import columns_of
 from lab.recordings import frames
 from lab.recordings.format import DELETED, Version
 from lab.recordings.model import Model
 from lab.recordings.reader import Recording
+from lab.recordings.recorded_api import RecordedApi
 from lab.recordings.rows import PODS
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from lab.scenarios.recorded import decisions_of, explanation
@@ -40,7 +41,6 @@ from lab.ui.runs import open_runs
 from lab.ui.static_files import INDEX, hash_of
 from services.api.errors import ApiError
 from services.api.meta import Resource
-from services.api.resources import resources
 from services.api.times import format_time
 from services.telemetry.eventlog import Line
 
@@ -309,7 +309,7 @@ def _documents(recording: Recording, lines: Sequence[Line], whys: "_Whys") -> di
     made: dict[str, Any] = {
         "mesh": documents.mesh(lines),
         "queue": documents.queue(recording, 0),
-        "kinds": documents.kind_documents(recording),
+        "kinds": documents.recorded_kinds(recording),
         **{f"explain/{pod}": found for pod, found in whys.documents().items()},
     }
     graph = SpanGraph(recording.spans())
@@ -421,7 +421,8 @@ def _objects(recording: Recording, parts: _Parts) -> None:
     for version in recording.versions():
         by_key[version.key].append(version)
     found = []
-    columns = {name: columns_of(resources().get(name) or Resource(plural=name)) for name in recording.resources}
+    api = RecordedApi(recording)
+    kinds = {title: api.resource(title) for title in recording.resources}
     for (resource, namespace, name), versions in sorted(by_key.items()):
         listed = []
         for version in versions:
@@ -431,46 +432,33 @@ def _objects(recording: Recording, parts: _Parts) -> None:
                 entry["writer"] = version.identity
             if version.trace_id:
                 entry["trace_id"] = version.trace_id
+            if version.type != DELETED:
+                entry["cells"] = _cells(api, kinds[resource], version, raw)
             if raw is not None:
-                document = msgspec.json.decode(raw)
-                wall_s = recording.meta.clock.wall_s + version.t
-                entry["cells"] = _cells(columns[resource], document, wall_s)
                 entry["body"] = bodies.put(version.sha, raw)
-            elif version.type != DELETED:
-                entry["cells"] = [
-                    name if column.format == "name" else documents.NOT_RECORDED for column in columns[resource]
-                ]
             listed.append(entry)
         found.append({"kind": resource, "ns": namespace, "name": name, "versions": listed})
     bodies.close()
-    kinds = [
+    kind_documents = [
         {
-            "kind": each["name"],
-            "namespaced": each["namespaced"],
-            "columns": [column.name for column in columns[each["name"]] if not column.priority],
-            "names": sorted(
-                {
-                    each["name"],
-                    each["name"].partition(".")[0],
-                    each["kind"].lower(),
-                    each["singular"],
-                    *each["short_names"],
-                }
-                - {""}
-            ),
+            "kind": title,
+            "namespaced": kind.namespaced,
+            "columns": [column.name for column in columns_of(kind) if not column.priority],
+            "names": sorted({title, kind.plural, kind.kind.lower(), kind.singular, *kind.short_names}),
         }
-        for each in documents.kind_documents(recording)
+        for title, kind in kinds.items()
     ]
-    parts.put_json("objects", {"kinds": kinds, "objects": found})
+    parts.put_json("objects", {"kinds": kind_documents, "objects": found})
 
 
-def _cells(columns: Sequence[Any], document: dict[str, Any], wall_s: float) -> list[Any]:
+def _cells(api: RecordedApi, kind: Resource, version: Version, raw: bytes | None) -> list[Any]:
     """Return the cells that `kubectl get` prints; of an age the time from which it is counted, because it grows."""
-    cells = cells_of(tuple(columns), document, wall_s)
-    created = (document.get("metadata") or {}).get("creationTimestamp") or format_time(wall_s)
+    wall_s = api.recording.meta.clock.wall_s + version.t
+    body = msgspec.json.decode(raw) if raw is not None else None
+    created = ((body or {}).get("metadata") or {}).get("creationTimestamp") or format_time(wall_s)
     return [
-        created if column.name == "Age" else cell
-        for column, cell in zip(columns, cells, strict=True)
+        created if column.name == "Age" and body is not None else cell
+        for column, cell in zip(columns_of(kind), api.cells(kind, version, body, wall_s), strict=True)
         if not column.priority
     ]
 

@@ -1,72 +1,41 @@
 """The API server over REST: objects and tables, in the page's own name or in the administrator's."""
 
-import ssl
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
 
-import aiohttp
-import msgspec
-
-from services.api.errors import BadRequest, NotFound, Unavailable, from_status
+from lab.exchange.rest.client import RestClient
+from lab.exchange.rest.endpoint import JSON, NO_QUERY, Endpoint
+from services.api.errors import BadRequest, NotFound
 from services.client.discovery import DISCOVERY, ROOTS, ServedKind, kinds_of
 
 TIMEOUT_S: Final = 30.0
 KINDS_KEPT_S: Final = 30.0
-NO_QUERY: Final[Mapping[str, object]] = {}
 MANAGER: Final = "keplab-ui"
 """The field manager of what the page applies."""
 
 
 class Rest:
-    """REST requests to one API server. `reader`: the token of the page's own identity. `writer`: the administrator's,
-    "" where nothing may be changed."""
+    """REST requests to one API server. `reader`: in the page's own name; `writer`: in the administrator's."""
 
-    def __init__(self, url: str, reader: str, writer: str = "", trust: ssl.SSLContext | None = None) -> None:
-        self._url, self._reader, self._writer = url.rstrip("/"), reader, writer
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        self._http = aiohttp.ClientSession(
-            timeout=timeout, connector=aiohttp.TCPConnector(ssl=trust if trust is not None else True)
-        )
+    def __init__(self, reader: Endpoint, writer: Endpoint) -> None:
+        self._reader, self._writer = RestClient(reader, TIMEOUT_S), RestClient(writer, TIMEOUT_S)
         self._kinds: list[ServedKind] = []
         self._kinds_at = -KINDS_KEPT_S
 
     async def close(self) -> None:
         """End all connections."""
-        await self._http.close()
+        await self._reader.close()
+        await self._writer.close()
 
-    async def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = "application/json") -> Any:
+    async def get(self, path: str, query: Mapping[str, object] = NO_QUERY, accept: str = JSON) -> Any:
         """Return the JSON there, in the page's name. Raises: ApiError."""
-        return msgspec.json.decode(await self._send("GET", path, query, self._reader, {"Accept": accept}))
+        return await self._reader.get(path, query, accept)
 
     async def change(
-        self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str = "application/json"
+        self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str = JSON
     ) -> Any:
         """Return the answer to a change, in the administrator's name. Raises: ApiError."""
-        headers = {"Accept": "application/json", "Content-Type": content_type}
-        return msgspec.json.decode(await self._send(method, path, query, self._writer, headers, body))
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, object],
-        token: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> bytes:
-        asked = urlencode({name: value for name, value in query.items() if value not in ("", None)})
-        url = f"{self._url}{path}{'?' if asked else ''}{asked}"
-        sent = {**headers, "Authorization": f"Bearer {token}", "User-Agent": MANAGER}
-        try:
-            async with self._http.request(method, url, headers=sent, data=body, allow_redirects=False) as reply:
-                data = await reply.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise Unavailable(f"the API server does not answer: {why}") from None
-        if reply.status >= 400:
-            raise from_status(reply.status, data)
-        return data
+        return await self._writer.change(method, path, query, body, content_type)
 
     async def kinds(self, now_s: float) -> list[ServedKind]:
         """Return the kinds that are served; what is known is kept for half a minute. Raises: ApiError."""

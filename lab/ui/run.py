@@ -137,7 +137,7 @@ async def _parts(
         return Parts(runs, jobs), work
     transport = place.access.transport()
     stack.push_async_callback(transport.close)
-    rest = Rest(place.access.rest_url, place.access.reader, place.access.writer, place.access.trust())
+    rest = place.access.rest()
     stack.push_async_callback(rest.close)
     explainers = Explainers(place)
     stack.push_async_callback(explainers.close)

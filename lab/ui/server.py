@@ -285,7 +285,7 @@ class Server:
     async def _kinds(self, request: web.Request) -> web.Response:
         if name := self._recorded(request):
             run = await self._runs.of(name)
-            return answered({"kinds": await run.ask(documents.kind_documents)})
+            return answered({"kinds": await run.ask(documents.recorded_kinds)})
         return answered({"kinds": await self._mesh_objects.kinds()})
 
     async def _rows(self, request: web.Request) -> web.Response:
@@ -302,7 +302,6 @@ class Server:
                 if not rv:
                     raise
         run = await self._runs.of(name)
-        kind_name = await run.ask(documents.resource_named, kind_name)
         return answered(await run.ask(documents.rows, kind_name, namespace, words, rv, limit, after))
 
     async def _named(self, request: web.Request) -> tuple[ServedKind, str, str]:
@@ -328,15 +327,13 @@ class Server:
                 if not rv:
                     raise
         run = await self._runs.of(name)
-        kind = await run.ask(documents.resource_named, request.match_info["kind"])
-        return await run.ask(documents.one, kind, *where(request), rv)
+        return await run.ask(documents.one, request.match_info["kind"], *where(request), rv)
 
     async def _versions(self, request: web.Request) -> web.Response:
         name = self._recorded(request)
         if name:
             run = await self._runs.of(name)
-            kind = await run.ask(documents.resource_named, request.match_info["kind"])
-            return answered(await run.ask(documents.versions, kind, *where(request)))
+            return answered(await run.ask(documents.versions, request.match_info["kind"], *where(request)))
         kind_here, namespace, object_name = await self._named(request)
         found = await self._mesh_objects.versions(kind_here, namespace, object_name)
         # What is older than the window the recording has, and before that the event log, without bodies.

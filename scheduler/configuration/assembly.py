@@ -31,10 +31,10 @@ from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.arrangement import POINTS, Enabled, serves
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.hooks import HookedPlugin, hooks_of
 from scheduler.framework.plugin import FilterPlugin
-from scheduler.framework.runner import POINTS, Enabled, serves
 from scheduler.framework.status import Status, failed
 
 ALL: Final = "*"

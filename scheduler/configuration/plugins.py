@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from scheduler.entry import Handle, PluginEntry
-from scheduler.framework.runner import Enabled
+from scheduler.framework.arrangement import Enabled
 from scheduler.switches import GangSwitches, WorldSwitches
 from services.api.switches import Switches
 

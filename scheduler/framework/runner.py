@@ -13,75 +13,30 @@ from numpy.typing import NDArray
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
+from scheduler.framework.arrangement import (
+    Arrangement,
+    Enabled,
+    FilterPlugins,
+    PointPlugins,
+    ScorePlugins,
+    SigningPlugins,
+    serves,
+)
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
 from scheduler.framework.failures import failure_of
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
-from scheduler.framework.plugin import (
-    BindCall,
-    BindPlugin,
-    EnqueueExtensions,
-    FilterPlugin,
-    PermitPlugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScoreExtensions,
-    ScorePlugin,
-)
+from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
 from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Forms, Remembered, Templates
-from scheduler.framework.timing import Observed, Observer
-from scheduler.framework.vectorized import RowPure, Signs, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.timing import Observer
+from scheduler.framework.vectorized import RowPure
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
-POINTS: Final[dict[str, tuple[Any, ...]]] = {
-    "preEnqueue": (PreEnqueuePlugin,),
-    "queueSort": (QueueSortPlugin,),
-    "preFilter": (PreFilterPlugin,),
-    "filter": (FilterPlugin, VectorFilterPlugin),
-    "postFilter": (PostFilterPlugin,),
-    "preScore": (PreScorePlugin,),
-    "score": (ScorePlugin, VectorScorePlugin),
-    "reserve": (ReservePlugin,),
-    "permit": (PermitPlugin,),
-    "preBind": (PreBindPlugin,),
-    "bind": (BindPlugin,),
-    "postBind": (PostBindPlugin,),
-}
-"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
-
 REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 """Points at which a plugin can reject a pod, which then waits for an event."""
-
-
-def serves(plugin: Any, point: str) -> bool:
-    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
-    return isinstance(plugin, POINTS.get(point, ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Enabled:
-    """A plugin of the profile with its weight in scoring."""
-
-    plugin: Any
-    weight: int = 1
-
-    @property
-    def name(self) -> str:
-        """The plugin's name."""
-        name: str = self.plugin.name
-        return name
 
 
 class Prepared(NamedTuple):
@@ -148,58 +103,25 @@ class Runner:
         twin: Runner | None = None,
         is_part: bool = False,
     ) -> None:
+        arrangement = Arrangement(profile, points, observer)
         plugins = [e.plugin for e in profile]
-        by_name = {e.name: e for e in profile}
-        self.points = points or {p: [e.name for e in profile if serves(e.plugin, p)] for p in POINTS}
-        """Which plugins run where, names in their order, by extension point."""
-        self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
-
-        def at(point: str) -> list[Enabled]:
-            return [by_name[name] for name in self.points[point]]
-
-        def asked(enabled: Sequence[Enabled]) -> list[Any]:
-            return [Observed(e.plugin, observer) if observer is not None else e.plugin for e in enabled]
-
-        def ranked_by(enabled: Sequence[Enabled]) -> list[Enabled]:
-            return [Enabled(plugin, e.weight) for plugin, e in zip(asked(enabled), enabled, strict=True)]
-
-        self.profile = tuple(profile)
+        self.profile, self.points = arrangement.profile, arrangement.points
         self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
-        self._pre_enqueue = asked(at("preEnqueue"))
-        self._pre_filter = asked(at("preFilter"))
-        self._filters = [e.plugin for e in at("filter")]
+        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] | None = next(
+            (e.plugin.sort_key for e in arrangement.at("queueSort")), None
+        )
+        self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
         # What a plugin says that depends on the pod as a whole is not remembered by template.
         row_pure = [p for p in plugins if isinstance(p, RowPure) and p not in self._choosy]
-        pure_filters = [e for e in at("filter") if e.plugin in row_pure and isinstance(e.plugin, FilterPlugin)]
-        others = [e for e in at("filter") if e not in pure_filters]
-        self._other_filters = asked(others)
-        self._pod_set = [e.plugin for e in at("preFilter") if isinstance(e.plugin, PreFilterExtensions)]
-        self._post_filter = asked(at("postFilter"))
-        self._pre_score = asked(at("preScore"))
-        scores = at("score")
-        pure = [e for e in scores if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
-        self._pure_scores = [e for e in pure if not isinstance(e.plugin, ScoreExtensions)]
-        self._normalized_pure = [e for e in pure if isinstance(e.plugin, ScoreExtensions)]
-        impure = [e for e in scores if e not in pure]
-        self._other_scores = ranked_by(impure)
-        self._other_score_names = {e.name for e in impure}
-        self._reserve = asked(at("reserve"))
-        self._permit = asked(at("permit"))
-        self._pre_bind = [e.plugin for e in at("preBind")]
-        self._bind = [e.plugin for e in at("bind")]
-        self._post_bind = asked(at("postBind"))
+        filters = self._filters = FilterPlugins.of(arrangement, row_pure)
+        scores = self._scores = ScorePlugins.of(arrangement, row_pure)
+        self._plugins = PointPlugins.of(arrangement)
         self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
-        # Asking a protocol costs microseconds; ask once.
-        self._normalizing = {p.name for p in plugins if isinstance(p, ScoreExtensions)}
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] | None = next(
-            (e.plugin.sort_key for e in at("queueSort")), None
+        self._signing = SigningPlugins.of(filters, scores)
+        self._pure = Asked(
+            arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
         )
-        unremembered = {e.name: e.plugin for e in (*others, *impure)}
-        self._signing = [p for p in unremembered.values() if isinstance(p, Signs)]
-        self._unsigned_filters = [e.name for e in others if not isinstance(e.plugin, Signs)]
-        self._unsigned_scores = [e.name for e in impure if not isinstance(e.plugin, Signs)]
-        self._pure = Asked(asked(pure_filters), ranked_by(self._pure_scores), ranked_by(self._normalized_pure))
         self._forms: Forms = twin._forms if twin is not None else Forms(plugins)
         self._templates: Templates = twin._templates if twin is not None else Templates(row_pure, self._forms)
         self._nominated_filter: NominatedPodFilter = (
@@ -225,7 +147,7 @@ class Runner:
         return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
     def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
-        return [p for p in plugins if p.name not in state.irrelevant]
+        return plugins if not state.irrelevant else [p for p in plugins if p.name not in state.irrelevant]
 
     # -- queue ---------------------------------------------------------------------------------------
 
@@ -240,7 +162,7 @@ class Runner:
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:
         """Return the first rejection, or success; the plugin that gated the pod before is asked first."""
-        plugins = self._pre_enqueue
+        plugins = self._plugins.pre_enqueue
         if first:
             plugins = sorted(plugins, key=lambda p: p.name != first)
         for plugin in plugins:
@@ -264,7 +186,7 @@ class Runner:
         found = Feasible(mask, remembered, False, prepared)
         if prepared.node_names is not None:
             mask = mask & columns.mask_of(prepared.node_names)
-        for other in self._other_filters:
+        for other in self._filters.callees:
             if other.name in state.skip_filter:
                 continue
             state.alive = mask
@@ -294,7 +216,7 @@ class Runner:
             status = self._ask_relevance(state, pod)
             if not status.is_success:
                 return Prepared(status)
-        for plugin in self._pre_filter if not state.irrelevant else self._concerned(self._pre_filter, state):
+        for plugin in self._concerned(self._plugins.pre_filter, state):
             try:
                 answer = plugin.pre_filter(state, pod, columns)
             except Exception as error:
@@ -349,7 +271,7 @@ class Runner:
         self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]
     ) -> Status:
         with_nominated = node.with_pods(list(nominated))
-        if any(p.name not in state.skip_filter for p in self._pod_set):
+        if any(p.name not in state.skip_filter for p in self._filters.followers):
             state = state.clone()
             for each in nominated:
                 self.add_pod(state, pod, each, with_nominated)
@@ -357,13 +279,13 @@ class Runner:
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Let the plugins' state follow a pod that was put on the node for a what-if."""
-        for plugin in self._pod_set:
+        for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.add_pod(state, pod, added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Let the plugins' state follow a pod that was taken off the node for a what-if."""
-        for plugin in self._pod_set:
+        for plugin in self._filters.followers:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, removed, node)
 
@@ -380,24 +302,24 @@ class Runner:
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
         """Return what the plugins beyond the template sign the pod with; None when one cannot, and has a say in it.
         After PreFilter; with `of_scores` after PreScore, too."""
-        if any(name not in state.skip_filter for name in self._unsigned_filters):
+        if any(name not in state.skip_filter for name in self._signing.unsigned_filters):
             return None
-        if of_scores and any(name not in state.skip_score for name in self._unsigned_scores):
+        if of_scores and any(name not in state.skip_score for name in self._signing.unsigned_scores):
             return None
-        found = tuple([plugin.sign(pod) for plugin in self._signing])
+        found = tuple([plugin.sign(pod) for plugin in self._signing.signers])
         return None if None in found else found
 
     def has_only_row_filters(self, state: CycleState) -> bool:
         """Whether, in this cycle, a node's answer depends on the pod's template and on that node alone."""
-        return all(p.name in state.skip_filter for p in self._other_filters)
+        return all(p.name in state.skip_filter for p in self._filters.callees)
 
     def has_filters(self, state: CycleState) -> bool:
         """Whether any plugin filters in this cycle."""
-        return any(p.name not in state.skip_filter for p in self._filters)
+        return any(p.name not in state.skip_filter for p in self._filters.plugins)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return the first filter's no for one node, or success."""
-        for plugin in self._filters:
+        for plugin in self._filters.plugins:
             if plugin.name in state.skip_filter:
                 continue
             try:
@@ -431,7 +353,7 @@ class Runner:
                 diagnosis.unresolvable |= absent
                 alive &= ~absent
         masks = {plugin.name: mask for plugin, mask in found.refusals}
-        for plugin in self._filters:
+        for plugin in self._filters.plugins:
             if plugin.name in state.skip_filter:
                 continue
             state.alive = alive
@@ -470,28 +392,28 @@ class Runner:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
         mask, known = found.mask, found.remembered
         assert known is not None
-        for plugin in self._pre_score if not state.irrelevant else self._concerned(self._pre_score, state):
+        for plugin in self._concerned(self._plugins.pre_score, state):
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
                 text = f'running PreScore plugin "{plugin.name}": {status.message}'
                 return known.ranked, Status(Code.ERROR, (text,), plugin.name)
-        if not any(known.varies) and self._other_score_names <= state.skip_score:
+        if not any(known.varies) and self._scores.other_names <= state.skip_score:
             # Constant normalised scores cannot change who is best.
             return (known.ranked if not found.is_narrowed else np.where(mask, known.total, -1.0)), SUCCESS
         total = known.total.copy()
-        normalized = zip(self._normalized_pure, known.raw[len(self._pure_scores) :], known.varies, strict=True)
+        normalized = zip(self._scores.normalized, known.raw[len(self._scores.plain) :], known.varies, strict=True)
         for enabled, raw, varies in normalized:
             if enabled.name not in state.skip_score:
                 # A number for an array of zeros spares most pods a look at every node.
                 scores = found.scores[enabled.name] = enabled.plugin.normalize(state, raw if varies else 0, mask)
                 total += scores * enabled.weight
-        for enabled in self._other_scores:
+        for enabled in self._scores.callees:
             if enabled.name in state.skip_score:
                 continue
             scores = self._forms.scores(state, pod, columns, enabled.plugin, mask)
-            if enabled.name in self._normalizing:
+            if enabled.name in self._scores.normalizing:
                 scores = enabled.plugin.normalize(state, scores, mask)
             found.scores[enabled.name] = scores
             total += scores * enabled.weight
@@ -504,10 +426,10 @@ class Runner:
         assert known is not None
         table: dict[str, Scores | int] = {
             enabled.name: raw[rows]
-            for enabled, raw in zip(self._pure_scores, known.raw, strict=False)
+            for enabled, raw in zip(self._scores.plain, known.raw, strict=False)
             if enabled.name not in skipped
         }
-        for enabled in (*self._normalized_pure, *self._other_scores):
+        for enabled in (*self._scores.normalized, *self._scores.callees):
             name = enabled.name
             if name in skipped:
                 continue
@@ -529,7 +451,7 @@ class Runner:
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
-        for plugin in self._post_filter if not state.irrelevant else self._concerned(self._post_filter, state):
+        for plugin in self._concerned(self._plugins.post_filter, state):
             latest: PostFilterResult
             try:
                 latest = plugin.post_filter(state, pod, columns, diagnosis)
@@ -547,7 +469,7 @@ class Runner:
                 result = latest
             messages += latest.status.reasons
         diagnosis.post_filter_message = ", ".join(messages)
-        if result is None and self._post_filter:  # none of them has anything to do with the pod
+        if result is None and self._plugins.post_filter:  # none of them has anything to do with the pod
             return PostFilterResult(unschedulable())
         return result
 
@@ -555,7 +477,7 @@ class Runner:
         """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
         if state.record is not None:
             state.record.selected(node_name)
-        for plugin in self._reserve if not state.irrelevant else self._concerned(self._reserve, state):
+        for plugin in self._concerned(self._plugins.reserve, state):
             try:
                 status = plugin.reserve(state, pod, node_name)
             except Exception as error:
@@ -569,7 +491,7 @@ class Runner:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo every plugin's Reserve, last first."""
-        for plugin in reversed(self._reserve if not state.irrelevant else self._concerned(self._reserve, state)):
+        for plugin in reversed(self._concerned(self._plugins.reserve, state)):
             try:
                 plugin.unreserve(state, pod, node_name)
             except Exception as error:  # what the others reserved is given back all the same
@@ -578,7 +500,7 @@ class Runner:
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in self._permit if not state.irrelevant else self._concerned(self._permit, state):
+        for plugin in self._concerned(self._plugins.permit, state):
             try:
                 status, timeout_s = plugin.permit(state, pod, node_name)
             except Exception as error:
@@ -604,7 +526,7 @@ class Runner:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278); one that raises is asked again by `pre_bind`."""
-        plugins = self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state)
+        plugins = self._concerned(self._plugins.pre_bind, state)
         try:
             return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
         except Exception:
@@ -612,7 +534,7 @@ class Runner:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
-        for plugin in self._pre_bind if not state.irrelevant else self._concerned(self._pre_bind, state):
+        for plugin in self._concerned(self._plugins.pre_bind, state):
             try:
                 if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                     continue
@@ -627,7 +549,7 @@ class Runner:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in self._bind if not state.irrelevant else self._concerned(self._bind, state):
+        for plugin in self._concerned(self._plugins.bind, state):
             answer: BindCall | Status
             try:
                 answer = plugin.bind(state, pod, node_name)
@@ -643,7 +565,7 @@ class Runner:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run PostBind: the bind succeeded."""
-        for plugin in self._post_bind if not state.irrelevant else self._concerned(self._post_bind, state):
+        for plugin in self._concerned(self._plugins.post_bind, state):
             try:
                 plugin.post_bind(state, pod, node_name)
             except Exception as error:  # the pod is bound, whatever follows

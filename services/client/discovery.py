@@ -46,6 +46,19 @@ class ServedKind(NamedTuple):
         return "/".join((self.path, *(quote(each, safe="") for each in (*inside, self.plural, *rest))))
 
 
+class ObjectQuery(NamedTuple):
+    """What a client wants of a kind: the object of a name, or those of a namespace ("": of all) that fit two selectors.
+    `at`: a version, "" for the newest; `is_table`: rows with printer columns instead of documents."""
+
+    kind: ServedKind
+    namespace: str = ""
+    name: str = ""
+    is_table: bool = False
+    at: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
 def kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
     """Yield the kinds of one item of a discovery document, each in the version that the group prefers."""
     name = group["metadata"].get("name", "")

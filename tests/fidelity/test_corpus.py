@@ -18,9 +18,10 @@ from scheduler.configuration.plugins import DEFAULT, defaults, plugins
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import Handle
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleError, CycleState
 from scheduler.framework.plugin import PreFilterPlugin, PreFilterResult, PreScorePlugin, ScoreExtensions
-from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code, Status
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from lab.exchange.cluster import Cluster
-from lab.exchange.credentials import FILE_AGE_S, Credentials
-from lab.exchange.kubeconfig import Access, Program, read_access
+from lab.exchange.rest.credentials import FILE_AGE_S, Credentials
+from lab.exchange.rest.kubeconfig import Access, Program, read_access
 from lab.exchange.stream import Refused
 
 

@@ -1,5 +1,6 @@
 """`keplab export`, `import`, `record`, `replay` and `snapshot` against a mesh of processes."""
 
+import asyncio
 import io
 import json
 import os
@@ -15,6 +16,9 @@ import pytest
 
 from lab.exchange.format import Reading, open_stream
 from lab.exchange.reading import Source
+from lab.exchange.rest.client import RestClient
+from lab.exchange.rest.endpoint import Endpoint
+from lab.exchange.rest.kubeconfig import read_access
 from lab.recordings.reader import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,16 +116,14 @@ def test_a_mesh_is_recorded_in_keplabs_own_form(data, tmp_path):
 
 
 def delete(data, path):
-    from lab.cli.mesh_api import MeshApi
+    async def change():
+        rest = RestClient(Endpoint(read_access(data / "kubeconfig")))
+        try:
+            await rest.change("DELETE", path, {}, b"")
+        finally:
+            await rest.close()
 
-    api = MeshApi(data)
-    import urllib.request
-
-    request = urllib.request.Request(
-        f"{api._url}{path}", method="DELETE", headers={"Authorization": f"Bearer {api._token}"}
-    )
-    with urllib.request.urlopen(request, context=api._trust) as answer:
-        answer.read()
+    asyncio.run(change())
 
 
 def test_a_pod_is_bound_as_it_was_bound(data, tmp_path):

@@ -67,6 +67,12 @@ def test_a_wheel_has_the_whole_page(installed):
     assert {path for path in files if not (installed[1] / path).is_file()} == set()
 
 
+def test_a_wheel_has_the_examples_of_verbs(keplab):
+    (pod,) = json.loads(keplab("verbs", "pod", "-o", "json"))["verbs"]
+
+    assert len(pod["examples"]) == 3
+
+
 def test_a_wheel_makes_skeletons(keplab, tmp_path):
     keplab("new", "plugin", "headcount")
 

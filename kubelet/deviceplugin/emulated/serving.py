@@ -13,42 +13,30 @@ from typing import Final
 import msgspec
 import structlog
 
+from kubelet.control_socket import POLL_S, RETRY_S, ChangeSignal, ControlSocket, NodePartConfig, command
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
 from services.api.errors import UNREADABLE
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once
+from services.api.local_rpc import LocalService, RpcError, Sockets
 from services.api.seams import Seams
-from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+from services.runtime.config import EXIT_USAGE, StartError, setting
 from services.telemetry.metrics import Metrics, Samples, counter, gauge
 
 COMMAND = "/keplab.v1.DevicePlugin/Command"
-POLL_S = 0.5
-"""How soon it notices that its socket is gone."""
-RETRY_S = 1.0
 CALL_TIMEOUT_S = 15.0
-COMMAND_TIMEOUT_S = 10.0
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PluginConfig(CommonConfig):
+class PluginConfig(NodePartConfig):
     """One plugin of one node."""
 
-    node: str = setting("", "the node whose kubelet it registers with")
-    sockets_dir: str = setting("nodes", "directory of the nodes' sockets: the kubelet's is DIR/NODE/kubelet.sock")
-    folder: str = setting("", "the directory of kubelet.sock itself, instead of sockets_dir and node")
     definition: str = setting("", 'the plugin as JSON, for example {"resource": "example.com/gpu", "devices": 4}')
-
-    @property
-    def place(self) -> str:
-        """The directory of the kubelet's socket."""
-        return self.folder or f"{self.sockets_dir}/{self.node}"
 
     def plugin(self) -> DevicePlugin:
         """Return the plugin. Raises: StartError naming the field."""
-        if not self.node:
-            raise StartError("--node: want the name of a node", EXIT_USAGE)
+        self.check_node()
         try:
             found = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
             found.check()
@@ -69,10 +57,9 @@ class PluginServing:
         plugin = self._plugin = EmulatedPlugin(definition)
         self._seams, self._node, self._folder = seams, node, folder
         self._path = f"{folder}/{plugin.endpoint}"
-        self._control_path = control_path(folder, plugin.definition.resource)
-        self._control: LocalServer | None = None
-        self._moved = asyncio.Event()
-        """Set, and replaced by a new one, whenever something that others wait for has changed."""
+        path = control_path(folder, plugin.definition.resource)
+        self._control = ControlSocket(seams.sockets, path, COMMAND, self._command)
+        self._changes = ChangeSignal()
         self._was_registered = False
         self._is_listed = False
         self._allocations = self._registrations = 0
@@ -90,22 +77,13 @@ class PluginServing:
         """Be the plugin until cancelled."""
         try:
             while True:
-                await self._serve_commands()
+                await self._control.serve()
                 if self._plugin.is_away:
-                    await self._moved.wait()
+                    await self._changes.wait()
                 else:
                     await self._serve_once()
         finally:
-            if self._control is not None:
-                await self._control.close()
-
-    async def _serve_commands(self) -> None:
-        """Serve `tell`; anew when its socket is gone: with its folder, or with another plugin that had taken it."""
-        if self._control is not None and self._seams.sockets.exists(self._control_path):
-            return
-        if self._control is not None:
             await self._control.close()
-        self._control = await self._seams.sockets.serve(self._control_path, LocalService({COMMAND: self._command}))
 
     async def _serve_once(self) -> None:
         """Serve and be registered until the socket is gone or the plugin is commanded to go."""
@@ -129,7 +107,7 @@ class PluginServing:
                 if self._plugin.is_away or not self._seams.sockets.exists(self._path):
                     return
             while not self._plugin.is_away and self._seams.sockets.exists(self._path):
-                await self._serve_commands()
+                await self._control.serve()
                 await self._pause(POLL_S)
         finally:
             await server.close()
@@ -140,7 +118,7 @@ class PluginServing:
         while not self._plugin.is_away and (left_s := end_s - self._seams.clock.now()) > 0:
             try:
                 async with asyncio.timeout(left_s):
-                    await self._moved.wait()
+                    await self._changes.wait()
             except TimeoutError:
                 return
 
@@ -164,14 +142,13 @@ class PluginServing:
 
     async def _command(self, request: bytes) -> bytes:
         try:
-            command = msgspec.json.decode(request, type=Command)
-            self._plugin.act(command)
+            wanted = msgspec.json.decode(request, type=Command)
+            self._plugin.act(wanted)
         except (*UNREADABLE, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
-        data = {"resource": self._plugin.definition.resource, "act": command.act, "devices": list(command.devices)}
+        data = {"resource": self._plugin.definition.resource, "act": wanted.act, "devices": list(wanted.devices)}
         self._seams.events.write("plugin.command", node=self._node, data=data)
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        self._changes.send()
         return b""
 
     async def _options(self, _: bytes) -> bytes:
@@ -185,7 +162,7 @@ class PluginServing:
                 yield wire.encode_devices(self._plugin.devices.values())
                 self._is_listed = True
                 continue
-            await self._moved.wait()
+            await self._changes.wait()
 
     async def _preferred(self, request: bytes) -> bytes:
         wanted = wire.decode_preferences(request)
@@ -227,19 +204,10 @@ def build(config: PluginConfig, seams: Seams) -> PluginServing:
     return PluginServing(config.plugin(), seams, config.node, config.place)
 
 
-class PluginAway(ValueError):
-    """There is no such plugin now; one that was killed comes back."""
-
-
 async def command_plugin(
     sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
 ) -> None:
-    """Return once the plugin has done it. Raises: ValueError when it cannot, PluginAway when it is not there."""
+    """Return once the plugin has done it. Raises: ValueError when it cannot, Away when it is not there."""
     check_act(act, devices)
-    path = control_path(f"{sockets_dir}/{node}", resource)
-    if not sockets.exists(path):
-        raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
-    try:
-        await call_once(sockets, path, COMMAND, msgspec.json.encode(Command(act, tuple(devices))), COMMAND_TIMEOUT_S)
-    except RpcError as error:
-        raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
+    path, request = control_path(f"{sockets_dir}/{node}", resource), Command(act, tuple(devices))
+    await command(sockets, path, COMMAND, msgspec.json.encode(request), actor=f"device plugin {resource}", node=node)

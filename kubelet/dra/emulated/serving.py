@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from kubelet.control_socket import POLL_S, RETRY_S, ChangeSignal, ControlSocket, NodePartConfig, command
 from kubelet.dra import wire
 from kubelet.dra.calls import (
     HEALTH_SERVICE,
@@ -38,21 +39,12 @@ from kubelet.dra.emulated.switches import DriverSwitches
 from services.api.errors import UNREADABLE, ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
-from services.api.local_rpc import (
-    LocalServer,
-    LocalService,
-    RpcError,
-    Sockets,
-    Unary,
-    call_once,
-    caller_traceparent,
-    is_unserved,
-)
+from services.api.local_rpc import LocalService, RpcError, Sockets, Unary, caller_traceparent
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
-from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+from services.runtime.config import EXIT_USAGE, StartError, setting
 from services.runtime.mesh_directory import hold
 from services.telemetry.calls import rpc_call
 from services.telemetry.metrics import Metrics, Samples, counter, gauge
@@ -60,37 +52,23 @@ from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
 STATE_FILE = "prepared.json"
-POLL_S = 0.5
-"""How soon it notices that its sockets are gone."""
-RETRY_S, RETRY_MAX_S = 1.0, 30.0
+RETRY_MAX_S = 30.0
 HEALTH_PERIOD_S = 10.0
 """How often it says again how its devices are: the kubelet believes it for 30 s."""
-COMMAND_TIMEOUT_S = 10.0
 _CLAIM = msgspec.json.Decoder(ResourceClaim)
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriverConfig(CommonConfig):
+class DriverConfig(NodePartConfig):
     """One DRA driver of one node."""
 
-    node: str = setting("", "the node whose devices it has")
-    sockets_dir: str = setting(
-        "nodes", "directory of the nodes' sockets: the kubelet looks in DIR/NODE/plugins_registry"
-    )
-    folder: str = setting("", "the directory of plugins_registry itself, instead of sockets_dir and node")
     definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
     instance: str = setting("", "name of one of several instances of a driver, while it is updated")
 
-    @property
-    def place(self) -> str:
-        """The directory of the node's sockets."""
-        return self.folder or f"{self.sockets_dir}/{self.node}"
-
     def driver(self) -> DriverDefinition:
         """Return the driver. Raises: StartError naming the field."""
-        if not self.node:
-            raise StartError("--node: want the name of a node", EXIT_USAGE)
+        self.check_node()
         text = self.definition or "{}"
         try:
             return read_definition(text.encode() if text.startswith("{") else parse_drivers(text)[0])
@@ -113,10 +91,8 @@ class DriverServing:
         tail = f"-{instance}" if instance else ""
         self._registry_path = f"{folder}/{REGISTRY}/{definition.name}{tail}-reg.sock"
         self._endpoint = f"{folder}/{PLUGINS}/{definition.name}/dra{tail}.sock"
-        self._control_path = control_path(folder, definition.name)
-        self._control: LocalServer | None = None
-        self._moved = asyncio.Event()
-        """Set, and replaced by a new one, whenever something that others wait for has changed."""
+        self._control = ControlSocket(seams.sockets, control_path(folder, definition.name), COMMAND, self._command)
+        self._changes = ChangeSignal()
         self._dirty = asyncio.Event()
         """Set when slices may have to be written."""
         self._api = seams.transport.api()
@@ -159,36 +135,24 @@ class DriverServing:
                 if self._driver.definition.is_bindable:
                     group.create_task(self._report_binding())
         finally:
-            if self._control is not None:
-                await self._control.close()
+            await self._control.close()
 
     # --- sockets ---
 
     async def _live(self) -> None:
         while True:
-            await self._serve_commands()
+            await self._control.serve()
             if self._is_away:
                 self._is_registered = False
-                await self._moved.wait()
+                await self._changes.wait()
             else:
                 await self._serve_once()
-
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
 
     async def _keep_turns(self) -> None:
         """Come and go as the definition says."""
         while (at_s := self._driver.next_turn(self._since_s)) is not None:
             await asyncio.sleep(at_s - self._since_s)
-            self._move()
-
-    async def _serve_commands(self) -> None:
-        if self._control is not None and self._seams.sockets.exists(self._control_path):
-            return
-        if self._control is not None:
-            await self._control.close()
-        self._control = await self._seams.sockets.serve(self._control_path, LocalService({COMMAND: self._command}))
+            self._changes.send()
 
     async def _serve_once(self) -> None:
         """Serve, first where the kubelet calls, then where it looks; until a socket is gone or the driver goes."""
@@ -208,10 +172,10 @@ class DriverServing:
             while not self._is_away and restarts == self._driver.restarts:
                 if not (sockets.exists(self._endpoint) and sockets.exists(self._registry_path)):
                     return
-                await self._serve_commands()
+                await self._control.serve()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_S):
-                        await self._moved.wait()
+                        await self._changes.wait()
 
     def _unregistered(self) -> None:
         self._is_registered = False
@@ -235,16 +199,16 @@ class DriverServing:
 
     async def _command(self, request: bytes) -> bytes:
         try:
-            command = msgspec.json.decode(request, type=Command)
-            self._driver.act(command)
+            wanted = msgspec.json.decode(request, type=Command)
+            self._driver.act(wanted)
         except (*UNREADABLE, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
-        data = {"driver": self._driver.name, "act": command.act, "words": list(command.words)}
+        data = {"driver": self._driver.name, "act": wanted.act, "words": list(wanted.words)}
         self._seams.events.write("driver.command", node=self._node, data=data)
-        if command.act == "crash":
+        if wanted.act == "crash":
             signal.raise_signal(signal.SIGKILL)
         self._dirty.set()
-        self._move()
+        self._changes.send()
         return b""
 
     # --- calls of the kubelet ---
@@ -288,7 +252,7 @@ class DriverServing:
         self._calls += 1
         await asyncio.sleep(self._draw(what))
         while self._driver.is_hung:
-            await self._moved.wait()
+            await self._changes.wait()
         if self._happens(self._driver.definition.fail_call):
             self._failures += 1
             raise RpcError("Unknown", f"{self._driver.name} is configured to fail")
@@ -330,7 +294,7 @@ class DriverServing:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEALTH_PERIOD_S):
                     while version == self._driver.health_version:
-                        await self._moved.wait()
+                        await self._changes.wait()
 
     # --- the API server ---
 
@@ -496,25 +460,18 @@ def build(config: DriverConfig, seams: Seams) -> DriverServing:
     return DriverServing(definition, seams, config.node, config.place, config.instance)
 
 
-class DriverAway(ValueError):
-    """There is no such driver now; one that was killed comes back."""
-
-
 async def command_driver(
     sockets: Sockets, sockets_dir: str, node: str, driver: str, act: str, words: Sequence[str]
 ) -> None:
-    """Return once the driver has done it. Raises: ValueError when it cannot, DriverAway when it is not there."""
+    """Return once the driver has done it. Raises: ValueError when it cannot, Away when it is not there."""
     check_act(act, words)
-    path = control_path(f"{sockets_dir}/{node}", driver)
-    if not sockets.exists(path):
-        raise DriverAway(f"node {node} has no emulated DRA driver {driver}: {path} is not there")
-    try:
-        await call_once(sockets, path, COMMAND, msgspec.json.encode(Command(act, tuple(words))), COMMAND_TIMEOUT_S)
-    except RpcError as error:
-        what = f"DRA driver {driver} of node {node}"
-        if error.code not in ("DeadlineExceeded", "Unavailable"):
-            raise ValueError(f"{what}: {error.message}") from None
-        if is_unserved(error):
-            raise DriverAway(f"{what} is away: no process serves {path}; start it again") from None
-        if act != "crash":
-            raise ValueError(f"{what} does not answer: its process is stopped, or stuck") from None
+    path, request = control_path(f"{sockets_dir}/{node}", driver), Command(act, tuple(words))
+    await command(
+        sockets,
+        path,
+        COMMAND,
+        msgspec.json.encode(request),
+        actor=f"DRA driver {driver}",
+        node=node,
+        is_last=act == "crash",
+    )

@@ -9,15 +9,16 @@ import msgspec
 
 from apiserver_fake.registry.differences import Difference, differences
 from lab.cli.live import PodsView, console, progress_bar
-from lab.cli.mesh_api import Objects, Refused
-from lab.cli.output import EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
+from lab.cli.mesh_api import Objects
+from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
 from lab.cli.recording import runs_folder_option
-from lab.cli.sources import objects_of, opened, source_options
+from lab.cli.sources import kind_named, objects_of, opened, source_options
 from lab.experiments.words import counted
 from lab.recordings.format import META, SUFFIX
 from lab.runs.folder import RunsFolder, Unreadable
 from lab.runs.record import UnknownRun, is_version
 from lab.scenarios.script.scenario import ScriptError
+from services.api.errors import ApiError
 from services.api.switches import SwitchError, Switches
 from services.client.discovery import ServedKind
 
@@ -210,17 +211,18 @@ def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
 
 def _versions(api: Objects, targets: tuple[str, ...], everything: bool, output: str) -> int:
     before, after, *names = targets
-    kinds = [api.kind_named(name) for name in names] or [
-        kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)
-    ]
+    with refusing(ApiError, code=EXIT_FAILED):
+        kinds = [kind_named(api, name) for name in names] or [
+            kind for kind in api.kinds() if kind.has_past and (everything or kind.title not in NOISE)
+        ]
     found: list[dict[str, Any]] = []
     with progress_bar("comparing", quiet=output == "json", is_transient=True) as bar:
         task = bar.add_task("", total=len(kinds))
         for kind in kinds:
             try:
                 found += _compared(api, kind, before, after)
-            except Refused as error:
-                fail(f"{kind.title}: {error}", 1)
+            except ApiError as error:
+                fail(f"{kind.title}: {error}", EXIT_FAILED)
             bar.advance(task)
     if output == "json":
         print_json({"from": before, "to": after, "objects": found})

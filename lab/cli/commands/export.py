@@ -20,9 +20,9 @@ from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from lab.exchange.anonymiser import anonymise_files, read_salt
 from lab.exchange.cluster import Cluster
 from lab.exchange.format import format_named
-from lab.exchange.kubeconfig import Access
 from lab.exchange.reading import Source
 from lab.exchange.recorder import LEFT_OUT, Recorder
+from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
 from lab.experiments.words import counted
 from services.runtime.real import RealClock

@@ -7,10 +7,11 @@ import click
 import yaml
 
 from lab.cli import completing
-from lab.cli.mesh_api import Refused, Wanted, split_target
-from lab.cli.output import EXIT_OK, fail, print_json, print_table
-from lab.cli.sources import objects_of, source_options
-from services.client.discovery import ServedKind
+from lab.cli.mesh_api import split_target
+from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, print_json, print_table, refusing
+from lab.cli.sources import kind_named, objects_of, source_options
+from services.api.errors import ApiError
+from services.client.discovery import ObjectQuery, ServedKind
 
 EPILOG = """\
 \b
@@ -55,12 +56,10 @@ def get(
     if name and (everywhere or selector or field_selector):
         fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")
     api = objects_of(data, recording)
-    kind = api.kind_named(word)
+    kind = kind_named(api, word)
     place, is_table = "" if everywhere else namespace, output == "text"
-    try:
-        found = api.objects(Wanted(kind, place, name, is_table, at, selector, field_selector))
-    except Refused as error:
-        fail(str(error), 1)
+    with refusing(ApiError, code=EXIT_FAILED):
+        found = api.objects(ObjectQuery(kind, place, name, is_table, at, selector, field_selector))
     if output == "json":
         print_json(found)
     elif output == "yaml":

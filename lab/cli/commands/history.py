@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from lab.cli import completing
-from lab.cli.mesh_api import Refused, split_target
-from lab.cli.output import EXIT_OK, fail, output_option, print_json, print_table
-from lab.cli.sources import objects_of, source_options
+from lab.cli.mesh_api import split_target
+from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, refusing
+from lab.cli.sources import kind_named, objects_of, source_options
+from services.api.errors import ApiError
 
 FIELDS_SHOWN = 5
 EPILOG = """\
@@ -44,11 +45,9 @@ def history(
     if not name:
         fail(f"{' '.join(target)!r}: want KIND/NAME")
     api = objects_of(data, recording)
-    kind = api.kind_named(word)
-    try:
+    kind = kind_named(api, word)
+    with refusing(ApiError, code=EXIT_FAILED):
         found = api.history(kind, namespace, name, limit)
-    except Refused as error:
-        fail(str(error), 1)
     if output == "json":
         print_json(found)
         return EXIT_OK

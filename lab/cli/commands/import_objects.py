@@ -34,10 +34,10 @@ from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_optio
 from lab.exchange.anonymiser import WALL_S, anonymise_files, ranking, read_salt
 from lab.exchange.cluster import Cluster
 from lab.exchange.format import NO_OPTIONS, Format, Reading, format_of, open_stream
-from lab.exchange.kubeconfig import read_access
 from lab.exchange.load import Loaded, Loader
 from lab.exchange.reading import Source
 from lab.exchange.recorder import LEFT_OUT, Recorder
+from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.rules import Rules
 from lab.exchange.spool import Spool
 from lab.exchange.stream import Change, Placed, Refused, Stream

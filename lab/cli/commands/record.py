@@ -18,8 +18,8 @@ from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, refusing
 from lab.exchange.anonymiser import Anonymising, read_salt, shift_of
 from lab.exchange.cluster import Cluster
 from lab.exchange.format import format_named
-from lab.exchange.kubeconfig import Access
 from lab.exchange.recorder import LEFT_OUT, Recorder
+from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
 from lab.experiments.words import counted
 from lab.recordings.format import Meta

@@ -21,7 +21,7 @@ from lab.cli.output import (
 )
 from lab.exchange.cluster import Cluster, Expired
 from lab.exchange.edits import Edits, read_edits
-from lab.exchange.kubeconfig import read_access
+from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.rules import PODS, Rules
 from lab.exchange.stream import Refused
 from lab.exchange.sync import KINDS, NEVER, OWNERS, Sync

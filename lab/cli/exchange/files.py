@@ -20,10 +20,10 @@ from lab.cli.mesh_state import transport_of
 from lab.cli.output import fail, no_mesh
 from lab.exchange.anonymiser import anonymise_files, read_salt
 from lab.exchange.format import Format, Writer, format_named, formats
-from lab.exchange.kubeconfig import Access, read_access
 from lab.exchange.load import Loaded
 from lab.exchange.player import Played
 from lab.exchange.reading import Source
+from lab.exchange.rest.kubeconfig import Access, read_access
 from lab.exchange.rules import owners_of
 from lab.exchange.stream import Placed, Refused, Stream
 from lab.experiments.words import counted

@@ -64,9 +64,7 @@ class Verb(Declaration):
     check: Check | None = None
 
 
-def verb(
-    topic: str, *arguments: Argument, name: str = "", examples: tuple[str, ...] = (), **declared: Any
-) -> Callable[[Perform], Verb]:
+def verb(topic: str, *arguments: Argument, name: str = "", **declared: Any) -> Callable[[Perform], Verb]:
     """Have a function be the verb of its name; its docstring is what the reference says.
 
     `declared` are the fields of `Verb`: options, others, text, block, form, check.
@@ -75,7 +73,7 @@ def verb(
     def made(perform: Perform) -> Verb:
         meaning, notes = explained(perform.__doc__)
         called = name or perform.__name__.replace("_", "-")
-        return Verb(called, topic, meaning, notes, arguments, examples=examples, perform=perform, **declared)
+        return Verb(called, topic, meaning, notes, arguments, perform=perform, **declared)
 
     return made
 

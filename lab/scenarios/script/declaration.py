@@ -1,16 +1,20 @@
-"""What a line of a scenario may say: its words, options and examples, declared once and read by that. Pure.
+"""What a line of a scenario may say: its words and options, declared once and read by that. Pure.
 
 A verb, a setting and a form of `expect` are a `Declaration` each. The parser reads a line by its declaration, so an
 option that is not declared never reaches what performs the line.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from lab.scenarios.script.value_types import ValueType, suggestion, words_of
 
+EXAMPLES = Path(__file__).parent / "examples"
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]*")
 _COUNTS: Mapping[str, tuple[int, int | None]] = {"one": (1, 1), "optional": (0, 1), "some": (1, None), "any": (0, None)}
 
@@ -82,7 +86,6 @@ class Declaration:
     `topic` groups it in the reference, `meaning` is one line, `notes` what else there is to know. `others`: options of
     any name, such as labels. `text`: what follows the arguments is one text, unsplit. `block`: what a block of the line
     has in it, when it may have one (`blocks.py`); it stands for the argument of that name, which is a file otherwise.
-    `examples` are whole scenarios that hold.
     """
 
     name: str
@@ -96,7 +99,11 @@ class Declaration:
     block: str = ""
     form: str = ""
     """The usage line, where it is more than arguments and options say."""
-    examples: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Whole scenarios that hold: `examples/NAME.txt` beside this module, then `NAME-2.txt` and so on."""
+        return _examples_of(self.name)
 
     @property
     def usage(self) -> str:
@@ -173,6 +180,13 @@ class Declaration:
             return "a comment has a line of its own"
         few = " ".join(argument.usage for argument in wanted) or "nothing but options"
         return f"{word!r} is too much: {self.name} takes {few}: {self.short_usage}"
+
+
+@cache
+def _examples_of(name: str) -> tuple[str, ...]:
+    numbered = (f"{name}-{number}.txt" for number in itertools.count(2))
+    files = (EXAMPLES / each for each in itertools.chain((f"{name}.txt",), numbered))
+    return tuple(file.read_text("utf-8") for file in itertools.takewhile(Path.is_file, files))
 
 
 FILE = "FILE"

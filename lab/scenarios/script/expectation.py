@@ -65,60 +65,18 @@ _OP, _NUMBER = Argument("OP", "a comparison"), Argument("NUMBER", "a whole numbe
 FORMS: Final[Mapping[str, Declaration]] = {
     each.name: each
     for each in (
-        Declaration(
-            "count",
-            TOPIC,
-            "How many objects are stored.",
-            arguments=(_RESOURCE, _FILTER, _OP, _NUMBER),
-            examples=(
-                """\
-# Two of the three are placed at once, none ever on n2
-nodes n1..n2 cpu=4 zone=a
-cordon n2
-expect always count pods node=n2 == 0
-replicaset web replicas=3 cpu=2
-expect within 10s count pods name=web-* phase=Running|Succeeded == 2
-expect for 3s count po spec.nodeName= == 1
-expect count pods label.app=web >= 3
-""",
-            ),
-        ),
+        Declaration("count", TOPIC, "How many objects are stored.", arguments=(_RESOURCE, _FILTER, _OP, _NUMBER)),
         Declaration(
             "each",
             TOPIC,
             "What every object that is stored has at a path; false when there is none.",
             arguments=(_RESOURCE, _FILTER, Argument("PATH", "what is compared"), _OP, Argument("VALUE", "with what")),
-            examples=(
-                """\
-# Paths into an object
-nodes n1 cpu=4 extended=example.com/gpu:2
-pod web cpu=1 labels=app:web
-expect within 10s each pods name=web status.conditions[Ready].status == True
-expect each pods phase == Running
-expect each pods label.app == web
-expect each pods spec.containers[0].resources.requests.cpu == 1
-expect each pods spec.containers[main].image ~ pause
-expect each nodes status.allocatable[example.com/gpu] >= 2
-expect each events reason=Scheduled message ~ n1
-""",
-            ),
         ),
         Declaration(
             "created",
             TOPIC,
             "How many objects were ever created; the one filter is `name`.",
             arguments=(_RESOURCE, Argument("name=GLOB", "only those of such a name", count="optional"), _OP, _NUMBER),
-            examples=(
-                """\
-# A ReplicaSet replaces a pod that is deleted
-nodes n1 cpu=4
-replicaset web replicas=1 cpu=1
-expect within 10s count pods phase=Running == 1
-delete pod/web-* grace=0
-expect within 10s created pods name=web-* == 2
-expect within 10s count pods phase=Running == 1
-""",
-            ),
         ),
     )
 }

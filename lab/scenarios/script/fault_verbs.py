@@ -108,26 +108,7 @@ def _site(step: Step) -> Site | None:
     return Site(step.values["at"], step.values["count"]) if step.values["at"] else None
 
 
-@verb(
-    TOPIC,
-    _COMPONENT,
-    options=(_DOWN, _AT, _COUNT),
-    check=_check_site,
-    examples=(
-        """\
-# The scheduler dies, and places the pod when it is back; a kubelet dies in the middle of its second start
-nodes n1..n2 cpu=4
-kill scheduler down=5s
-pod a cpu=1
-expect for 4s each pods name=a phase == Pending
-expect within 20s each pods name=a phase == Running
-kill kubelet/n1 at=kubelet.start count=2
-pod b cpu=1 node=n1
-pod c cpu=1 node=n1
-expect within 60s count pods phase=Running == 3
-""",
-    ),
-)
+@verb(TOPIC, _COMPONENT, options=(_DOWN, _AT, _COUNT), check=_check_site)
 async def kill(context: ScenarioContext, step: Step) -> None:
     """SIGKILL a component; its supervisor brings it back, not before `down`.
 
@@ -156,16 +137,6 @@ def _check_restart(scenario: Scenario, step: Step) -> None:
     others=Argument("SWITCH=VALUE", "what it is set to from now on", count="any"),
     form="restart COMPONENT [with SWITCH=VALUE …]",
     check=_check_restart,
-    examples=(
-        """\
-# A rolling change of a feature gate, one component after the other
-nodes n1 cpu=4
-restart scheduler with PodUnbinding=false
-restart kubelet/n1
-pod a cpu=1
-expect within 20s each pods name=a phase == Running
-""",
-    ),
 )
 async def restart(context: ScenarioContext, step: Step) -> None:
     """SIGTERM a component; the scenario goes on when its successor is ready.
@@ -181,23 +152,7 @@ async def restart(context: ScenarioContext, step: Step) -> None:
 
 
 @verb(
-    TOPIC,
-    _COMPONENT,
-    options=(Option("for", DURATION, "how long", is_required=True), _AT, _COUNT),
-    check=_check_site,
-    examples=(
-        """\
-# The kubelet stands still for five seconds, and so do its pods' starts
-nodes n1 cpu=4
-pause kubelet/n1 for=5s
-pod a cpu=1
-expect for 4s each pods name=a phase == Pending
-expect within 10s each pods name=a phase == Running
-pause kubelet/n1 for=10s at=kubelet.start count=1
-pod b cpu=1
-expect within 30s each pods name=b phase == Running
-""",
-    ),
+    TOPIC, _COMPONENT, options=(Option("for", DURATION, "how long", is_required=True), _AT, _COUNT), check=_check_site
 )
 async def pause(context: ScenarioContext, step: Step) -> None:
     """Stop a component (SIGSTOP) for a while; the scenario goes on."""
@@ -205,21 +160,7 @@ async def pause(context: ScenarioContext, step: Step) -> None:
     await _meanwhile(context, step, lambda name: context.mesh.pause(name, step.values["for"], site))
 
 
-@verb(
-    TOPIC,
-    _COMPONENT,
-    options=(Option("down", DURATION, "how long it is off", default="0s"),),
-    examples=(
-        """\
-# What ran on the machine runs again after the boot
-nodes n1 cpu=4
-pod a cpu=1
-expect within 10s each pods name=a phase == Running
-reboot kubelet/n1 down=5s
-expect within 30s each pods name=a status.containerStatuses[main].restartCount == 1
-""",
-    ),
-)
+@verb(TOPIC, _COMPONENT, options=(Option("down", DURATION, "how long it is off", default="0s"),))
 async def reboot(context: ScenarioContext, step: Step) -> None:
     """Crash and boot a kubelet's machine: what ran on its nodes is gone."""
     await _all(context, step, lambda name: context.mesh.reboot(name, step.values["down"]))
@@ -231,19 +172,6 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
     options=(
         Option("how", choice(*DAMAGES), "lost, cut in half, or another machine's", is_required=True),
         Option("what", choice(*VICTIMS), "what is damaged", default="checkpoint"),
-    ),
-    examples=(
-        """\
-# A kubelet without its checkpoint asks the runtime: the pod runs on. Without the runtime's record it starts again
-nodes n1 cpu=4
-pod a cpu=1
-expect within 10s each pods name=a phase == Running
-corrupt kubelet/n1 how=missing
-wait 10s
-expect each pods name=a status.containerStatuses[main].restartCount == 0
-corrupt kubelet/n1 how=missing what=runtime
-expect within 30s each pods name=a status.containerStatuses[main].restartCount == 1
-""",
     ),
 )
 async def corrupt(context: ScenarioContext, step: Step) -> None:
@@ -276,28 +204,6 @@ def _late(text: str) -> dict[str, float]:
         Option("late", as_type("CALL:DURATION,…", _late), "calls that arrive later; of a single node's way"),
     ),
     check=lambda scenario, step: _check_link(step),
-    examples=(
-        """\
-# A node that is cut off is Unknown, and Ready again when the link is healed; another is slow, and its calls get lost
-nodes n1..n2 cpu=4
-link node/n1 cut=both
-link node/n2 slow=50ms watch-delay=100ms loss=0.01 duplicate=0.05
-pod a cpu=1 node=n2
-expect within 60s each nodes name=n1 status.conditions[Ready].status == Unknown
-expect within 60s each pods name=a phase == Running
-link node/n1
-link node/n2
-expect within 60s each nodes name=n1 status.conditions[Ready].status == True
-""",
-        """\
-# Only the node's status is lost: the Lease is renewed, so the node stays Ready
-nodes n1 cpu=4
-link node/n1 drop=node-status late=pod-status:2s
-pod a cpu=1
-expect for 2s each pods name=a phase == Pending
-expect within 20s each pods name=a phase == Running
-""",
-    ),
 )
 async def link(context: ScenarioContext, step: Step) -> None:
     """Have the way between a component and the API server lose, delay or repeat messages; without options: heal it.
@@ -329,21 +235,7 @@ def _check_link(step: Step) -> None:
     faults.check_component(step.args[0])
 
 
-@verb(
-    TOPIC,
-    _COMPONENT,
-    options=(Option("by", OFFSET, "how far it is ahead", default="0s"),),
-    examples=(
-        """\
-# A node whose clock is an hour behind runs pods as others do
-nodes n1 cpu=4
-clock kubelet/n1 by=-1h
-pod a cpu=1
-expect within 10s each pods name=a phase == Running
-expect for 60s each nodes status.conditions[Ready].status == True
-""",
-    ),
-)
+@verb(TOPIC, _COMPONENT, options=(Option("by", OFFSET, "how far it is ahead", default="0s"),))
 async def clock(context: ScenarioContext, step: Step) -> None:
     """Have a component's wall clock be off from now on; without options: heal it."""
     for name in _components(context, step):
@@ -356,17 +248,6 @@ async def clock(context: ScenarioContext, step: Step) -> None:
     options=(
         Option("error", choice("ENOSPC", "EIO"), "with what they fail"),
         Option("slow", DURATION, "how much longer they take", default="0s"),
-    ),
-    examples=(
-        """\
-# A kubelet that cannot write its checkpoint starts nothing until it can
-nodes n1 cpu=4
-disk kubelet/n1 error=ENOSPC
-pod a cpu=1
-expect for 10s each pods name=a phase == Pending
-disk kubelet/n1 slow=20ms
-expect within 30s each pods name=a phase == Running
-""",
     ),
 )
 async def disk(context: ScenarioContext, step: Step) -> None:
@@ -381,15 +262,6 @@ async def disk(context: ScenarioContext, step: Step) -> None:
     options=(
         Option("share", SHARE, "of every half second in which it runs", is_required=True),
         Option("for", DURATION, "how long", is_required=True),
-    ),
-    examples=(
-        """\
-# With a fifth of the CPU all components still do their work
-nodes n1..n2 cpu=4
-starve * share=0.2 for=10s
-deployment web replicas=4 cpu=1
-expect within 60s count pods phase=Running == 4
-""",
     ),
 )
 async def starve(context: ScenarioContext, step: Step) -> None:
@@ -410,15 +282,6 @@ async def starve(context: ScenarioContext, step: Step) -> None:
     options=(
         Option("code", INTEGER, "the exit code", is_required=True),
         Option("limit", DURATION, "how long it may take", default="20s"),
-    ),
-    examples=(
-        """\
-# A leader whose Lease is taken by another ends with 1
-schedulers 2
-nodes n1 cpu=4
-link scheduler-1 cut=both
-ended scheduler-1 code=1 limit=60s
-""",
     ),
 )
 async def ended(context: ScenarioContext, step: Step) -> None:
@@ -452,22 +315,6 @@ def _check_static_pod(scenario: Scenario, step: Step) -> None:
     block="the manifest of a Pod",
     form="static-pod NODE FILE|<<EOF [as=NAME], or static-pod NODE NAME gone",
     check=_check_static_pod,
-    examples=(
-        """\
-# A manifest on the node runs without the scheduler, until it is taken away
-nodes n1 cpu=4
-static-pod n1 as=agent.yaml <<EOF
-apiVersion: v1
-kind: Pod
-metadata: {name: agent}
-spec:
-  containers: [{name: agent, image: agent}]
-EOF
-expect within 30s each pods name=agent-n1 phase == Running
-static-pod n1 agent.yaml gone
-expect within 60s count pods name=agent-n1 == 0
-""",
-    ),
 )
 async def static_pod(context: ScenarioContext, step: Step) -> None:
     """Put a static pod's manifest on a node, in place of an earlier one of its name, or take it away."""
@@ -484,25 +331,7 @@ def _check_fault(scenario: Scenario, step: Step) -> None:
         raise ValueError(f"fault {step.args[0]}: {FORM}")
 
 
-@verb(
-    OF_NODES,
-    _NODE,
-    text=Argument("CLAUSES", "what is wrong, several with `;`"),
-    check=_check_fault,
-    examples=(
-        """\
-# A node whose container runtime is down is NotReady until it is healed
-nodes n1 cpu=4
-fault n1 runtime down
-expect within 60s each nodes status.conditions[Ready].status == False
-heal n1
-expect within 60s each nodes status.conditions[Ready].status == True
-fault n1 mount fails 2 times; sandbox fails chance 0.1
-pod a cpu=1
-expect within 60s each pods name=a phase == Running
-""",
-    ),
-)
+@verb(OF_NODES, _NODE, text=Argument("CLAUSES", "what is wrong, several with `;`"), check=_check_fault)
 async def fault(context: ScenarioContext, step: Step) -> None:
     """Have something be wrong with a node from now on, until `heal NODE`.
 
@@ -512,78 +341,25 @@ async def fault(context: ScenarioContext, step: Step) -> None:
     await context.mesh.put_file(step.args[0], FAULTS, step.body.encode())
 
 
-@verb(
-    OF_NODES,
-    _NODE,
-    examples=(
-        """\
-# Pods start when the network is healed
-nodes n1 cpu=4
-fault n1 network down
-wait 2s
-pod a cpu=1 node=n1
-expect for 5s each pods phase == Pending
-heal n1
-expect within 60s each pods phase == Running
-""",
-    ),
-)
+@verb(OF_NODES, _NODE)
 async def heal(context: ScenarioContext, step: Step) -> None:
     """Have nothing be wrong with a node any more, apart from what its definition says."""
     await context.mesh.put_file(step.args[0], FAULTS, None)
 
 
-@verb(
-    OF_NODES,
-    _NODE,
-    examples=(
-        """\
-# Pods are ended in good order within the node's shutdown period
-nodes n1 cpu=4 shutdown=30s/10s
-pod a cpu=1
-expect within 10s each pods phase == Running
-shutdown n1
-expect within 40s each pods phase == Failed
-""",
-    ),
-)
+@verb(OF_NODES, _NODE)
 async def shutdown(context: ScenarioContext, step: Step) -> None:
     """Shut a node down: its pods are ended in good order if its definition gives them time; then it is off."""
     await context.mesh.put_file(step.args[0], POWER, b"shutdown")
 
 
-@verb(
-    OF_NODES,
-    _NODE,
-    examples=(
-        """\
-# A node without power is Unknown once its Lease was not renewed for 40 seconds
-nodes n1..n2 cpu=4
-poweroff n1
-expect within 60s each nodes name=n1 status.conditions[Ready].status == Unknown
-expect each nodes name=n2 status.conditions[Ready].status == True
-""",
-    ),
-)
+@verb(OF_NODES, _NODE)
 async def poweroff(context: ScenarioContext, step: Step) -> None:
     """Have a node be without power from now on."""
     await context.mesh.put_file(step.args[0], POWER, b"off")
 
 
-@verb(
-    OF_NODES,
-    _NODE,
-    examples=(
-        """\
-# The node that was off is Ready again
-nodes n1..n2 cpu=4
-poweroff n1
-wait 60s
-boot n1
-expect within 30s each nodes name=n1 status.conditions[Ready].status == True
-""",
-    ),
-)
+@verb(OF_NODES, _NODE)
 async def boot(context: ScenarioContext, step: Step) -> None:
     """Boot a node, whether or not it was off; what ran is gone."""
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
@@ -605,37 +381,6 @@ def _check_capacity(scenario: Scenario, step: Step) -> None:
         Option("extended", QUANTITIES, "extended resources", otherwise="as defined"),
     ),
     check=_check_capacity,
-    examples=(
-        """\
-# A pod that waits for CPUs gets them when the machine grows
-nodes n1 cpu=2
-pod a cpu=4
-expect for 5s each pods phase == Pending
-capacity n1 cpu=8
-expect within 10s each nodes status.allocatable.cpu == 8
-expect within 30s each pods phase == Running
-""",
-        """\
-# What runs stays when the machine shrinks, and nothing more comes in
-nodes n1 cpu=4
-pod a cpu=3
-expect within 10s count pods phase=Running == 1
-capacity n1 cpu=2
-expect within 10s each nodes status.allocatable.cpu == 2
-pod b cpu=1
-expect for 20s count pods name=b phase=Pending == 1
-expect each pods name=a phase == Running
-""",
-        """\
-# Everything that a machine has may change
-nodes n1 cpu=2 memory=8Gi
-capacity n1 memory=16Gi disk=200Gi pods=2 extended=example.com/card:1
-expect within 10s each nodes status.allocatable.memory == 16Gi
-expect each nodes status.capacity.pods == 2
-pod a cpu=1 extended=example.com/card:1
-expect within 10s each pods phase == Running
-""",
-    ),
 )
 async def capacity(context: ScenarioContext, step: Step) -> None:
     """Have a node's machine have other resources from now on, within a second, while it runs.

@@ -29,19 +29,6 @@ from services.client.client import Client
 TOPIC: Final = "Recordings"
 REGISTERED_MAX_S, REGISTERED_POLL_S = 60.0, 0.25
 """How long, and how often, a machine's Node is looked for after it was booted."""
-_AFTER_3_S: Final = """\
-file week.yaml <<EOF
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: configmaps}
-target: {name: settings, namespace: default}
-durationNanosecond: 3000000000
-method: create
-template: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {colour: blue}}
-EOF
-nodes n1 cpu=4
-"""
-"""Lines of examples: a recording in which an object is made after three seconds."""
 
 
 def read_speed(text: str) -> float:
@@ -80,62 +67,6 @@ def _opened(source: Source, step: Step, began_wall_s: float) -> Stream:
         Option("beside", choice("yes", "no"), "whether the next lines are run meanwhile", default="no"),
     ),
     check=_check_play,
-    examples=(
-        """\
-# A pod is made after one second, given another image after two, and deleted after three
-file week.yaml <<EOF
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: pods}
-target: {name: web, namespace: default}
-durationNanosecond: 1000000000
-method: create
-template:
-  apiVersion: v1
-  kind: Pod
-  metadata: {name: web, namespace: default}
-  spec: {containers: [{name: main, image: 'app:1'}], terminationGracePeriodSeconds: 1}
----
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: pods}
-target: {name: web, namespace: default}
-durationNanosecond: 2000000000
-method: patch
-template: {spec: {containers: [{name: main, image: 'app:2'}]}}
----
-apiVersion: action.kwok.x-k8s.io/v1alpha1
-kind: ResourcePatch
-resource: {version: v1, resource: pods}
-target: {name: web, namespace: default}
-durationNanosecond: 3000000000
-method: delete
-EOF
-nodes n1 cpu=4
-play week.yaml beside=yes
-wait 2500ms
-expect each pods name=web spec.containers[main].image == app:2
-played
-expect within 10s count pods == 0
-""",
-        f"""\
-# Three seconds of a recording in one
-{_AFTER_3_S}play week.yaml speed=3 beside=yes pods=as-they-are format=kwok
-played
-expect each configmaps name=settings data.colour == blue
-""",
-        """\
-# A pod of a public trace runs for an hour, sixty times as fast
-file pods.csv <<EOF
-name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
-openb-pod-0001,4000,8192,0,0,,LS,Succeeded,100,3701,101
-EOF
-nodes n1 cpu=8 memory=16Gi
-play pods.csv options=compress:60x
-expect within 10s count pods phase=Running == 1
-expect within 65s count pods phase=Succeeded == 1
-""",
-    ),
 )
 async def play(context: ScenarioContext, step: Step) -> None:
     """Make the changes of a recording at their moments, counted from now.
@@ -233,18 +164,7 @@ async def _ended(step: Step, task: asyncio.Task[Played]) -> None:
         raise ValueError(f"{step.text}: {error}") from None
 
 
-@verb(
-    TOPIC,
-    examples=(
-        f"""\
-# A recording is played while a node is cordoned
-{_AFTER_3_S}play week.yaml beside=yes
-cordon n1
-played
-expect each configmaps name=settings data.colour == blue
-""",
-    ),
-)
+@verb(TOPIC)
 async def played(context: ScenarioContext, step: Step) -> None:
     """Wait until every recording that is played beside has come to its end."""
     for line, task in context.playing:

@@ -130,18 +130,14 @@ TOPIC: Final = "Settings"
 Change = Callable[[Scenario, Step], Scenario]
 
 
-def setting(
-    *arguments: Argument, name: str = "", examples: tuple[str, ...] = (), **declared: Any
-) -> Callable[[Change], Change]:
+def setting(*arguments: Argument, name: str = "", **declared: Any) -> Callable[[Change], Change]:
     """Have a function be the setting of its name; its docstring is what the reference says."""
 
     def register(change: Change) -> Change:
         meaning, notes = explained(change.__doc__)
         called = name or change.__name__.replace("_", "-")
         notes = declared.pop("notes", notes)
-        SETTINGS[called] = Setting(
-            called, TOPIC, meaning, notes, arguments, examples=examples, change=change, **declared
-        )
+        SETTINGS[called] = Setting(called, TOPIC, meaning, notes, arguments, change=change, **declared)
         return change
 
     return register
@@ -150,22 +146,7 @@ def setting(
 _SWITCH = Argument("SWITCH=VALUE", "a switch or feature gate (`keplab switches`)", count="some")
 
 
-@setting(
-    text=_SWITCH,
-    name="set",
-    form="set [COMPONENT:] SWITCH=VALUE …",
-    examples=(
-        """\
-# Kubelets unbind a pod that they reject; one of two schedulers does not know that
-set kubelet.on_reject=unbind PodUnbinding=true
-set scheduler-second: PodUnbinding=false
-scheduler second
-nodes n1 cpu=2
-pod web cpu=1
-expect within 10s each pods name=web phase == Running
-""",
-    ),
-)
+@setting(text=_SWITCH, name="set", form="set [COMPONENT:] SWITCH=VALUE …")
 def set_switches(read: Scenario, step: Step) -> Scenario:
     """Give a switch or feature gate a value, everywhere or in one component or process.
 
@@ -185,78 +166,25 @@ def set_switches(read: Scenario, step: Step) -> Scenario:
     return replace(read, switches=read.switches + assignments)
 
 
-@setting(
-    Argument("DURATION", "how long", type=DURATION),
-    examples=(
-        """\
-# Ten seconds are enough
-limit 10s
-nodes n1 cpu=1
-pod a cpu=1
-expect within 5s count pods phase=Running == 1
-""",
-    ),
-)
+@setting(Argument("DURATION", "how long", type=DURATION))
 def limit(read: Scenario, step: Step) -> Scenario:
     """End the scenario with an error when it runs for longer; 600 s unless said."""
     return replace(read, limit_s=step.values["DURATION"])
 
 
-@setting(
-    Argument("DURATION", "how long", type=DURATION),
-    examples=(
-        """\
-# A kubelet that was cut off for longer than the window lists anew, and finds the pod
-window 5s
-nodes n1 cpu=1
-link node/n1 cut=both
-pod a cpu=1
-wait 12s
-link node/n1
-expect within 60s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(Argument("DURATION", "how long", type=DURATION))
 def window(read: Scenario, step: Step) -> Scenario:
     """Have the API server keep changes for that long for watches to resume; later ones are Expired (410) and list."""
     return replace(read, window_s=step.values["DURATION"])
 
 
-@setting(
-    Argument("COUNT", "how many", type=COUNT),
-    examples=(
-        """\
-# Four nodes on two kubelet processes: one that is killed takes two nodes with it
-hosts 2
-nodes n1..n4 cpu=2
-daemonset agent cpu=100m
-expect within 10s count pods phase=Running == 4
-kill kubelet/n1 down=20s
-pod more cpu=1 node=n2
-pod other cpu=1 node=n3
-expect within 5s each pods name=other phase == Running
-expect each pods name=more phase == Pending
-""",
-    ),
-)
+@setting(Argument("COUNT", "how many", type=COUNT))
 def hosts(read: Scenario, step: Step) -> Scenario:
     """Deal the nodes out to that many kubelet processes; at most three unless said."""
     return replace(read, hosts=step.values["COUNT"])
 
 
-@setting(
-    text=Argument("STAGE=DISTRIBUTION", "a stage of a pod's life on a node and how long it takes", count="some"),
-    examples=(
-        """\
-# A sandbox takes a minute
-latency sandbox=constant:60 image=uniform:0.1,0.2
-nodes n1 cpu=1
-pod a cpu=1
-expect for 50s each pods name=a phase == Pending
-expect within 20s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(text=Argument("STAGE=DISTRIBUTION", "a stage of a pod's life on a node and how long it takes", count="some"))
 def latency(read: Scenario, step: Step) -> Scenario:
     """Say how long a stage of a pod's life on a node takes.
 
@@ -284,60 +212,6 @@ _FILE = Argument(FILE, "a file beside the scenario")
         Option("format", NAME, "its format", otherwise="known by its content"),
         Option("options", PAIRS, "what this format alone understands, by name", otherwise="none"),
     ),
-    examples=(
-        """\
-# The mesh begins with a node, and with a pod that has been running for an hour
-file cluster.yaml <<EOF
-apiVersion: v1
-kind: Node
-metadata: {name: n1, uid: n1}
-status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: default, uid: w1}
-spec: {nodeName: n1, containers: [{name: main, image: app}]}
-status:
-  phase: Running
-  startTime: $(time-offset-nanosecond -3600000000000)
-  containerStatuses:
-  - {name: main, image: app, imageID: app, containerID: "x://1", ready: true, restartCount: 0,
-     state: {running: {startedAt: $(time-offset-nanosecond -3600000000000)}}}
-EOF
-begin cluster.yaml
-expect for 10s each pods name=web phase == Running
-expect each pods name=web status.containerStatuses[main].restartCount == 0
-""",
-        """\
-# The same pod is scheduled anew
-file cluster.yaml <<EOF
-apiVersion: v1
-kind: Node
-metadata: {name: n1, uid: n1}
-status: {capacity: {cpu: 4, memory: 8Gi, pods: 110}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: default, uid: w1}
-spec: {nodeName: gone, containers: [{name: main, image: app}]}
-status: {phase: Running}
-EOF
-begin cluster.yaml pods=pending format=kwok
-expect within 10s each pods name=web spec.nodeName == n1
-""",
-        """\
-# A machine of a public trace that grows after a minute; of one that is added then, the kubelet is switched on
-file machines.json <<EOF
-{"time": 0, "machine_id": 1, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
-{"time": 60000000, "machine_id": 1, "type": 3, "capacity": {"cpus": 1.0, "memory": 0.5}}
-{"time": 60000000, "machine_id": 2, "type": 1, "capacity": {"cpus": 0.5, "memory": 0.5}}
-EOF
-begin machines.json options=scale:cpu=8;memory=64Gi
-play machines.json options=scale:cpu=8;memory=64Gi
-expect within 5s each nodes name=machine-1 status.allocatable.cpu == 8000m
-expect within 5s count nodes name=machine-2 == 1
-""",
-    ),
 )
 def begin(read: Scenario, step: Step) -> Scenario:
     """Have the mesh begin from a snapshot, with its objects and nodes.
@@ -352,165 +226,26 @@ def begin(read: Scenario, step: Step) -> Scenario:
     return replace(read, begin=Begin(step.line, values[FILE], values["pods"], values.get("format") or "", options))
 
 
-@setting(
-    Argument(FILE, "files beside the scenario", count="some"),
-    block="KWOK Stages",
-    examples=(
-        """\
-# A stage makes every pod that is bound Running, with no container runtime
-stages <<EOF
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-runs}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector:
-    matchExpressions:
-    - {key: '.status.phase', operator: In, values: [Pending]}
-    - {key: '.spec.nodeName', operator: Exists}
-  next:
-    statusTemplate: 'phase: Running'
-EOF
-nodes n1 cpu=8
-pod a cpu=1
-expect within 1s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(Argument(FILE, "files beside the scenario", count="some"), block="KWOK Stages")
 def stages(read: Scenario, step: Step) -> Scenario:
     """Have KWOK Stages move pods and nodes (docs/how-to/stages.md)."""
     read, names = _files_of(read, step, step.values.get(FILE) or ())
     return replace(read, stages=(*read.stages, *names))
 
 
-@setting(
-    Argument(FILE, "files beside the scenario", count="some"),
-    block="KWOK documents",
-    examples=(
-        """\
-# Every container uses half of what it asks for, and no annotation says so
-kwok <<EOF
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: ClusterResourceUsage
-metadata: {name: half}
-spec:
-  usages:
-  - usage:
-      cpu: {expression: 'container.resources.requests["cpu"] / 2'}
-EOF
-nodes n1 cpu=8
-pod a cpu=1
-expect within 1s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(Argument(FILE, "files beside the scenario", count="some"), block="KWOK documents")
 def kwok(read: Scenario, step: Step) -> Scenario:
     """Take KWOK's ResourceUsages, Metrics, Logs and its other kinds, Stages included (docs/how-to/kwok-kinds.md)."""
     return stages(read, step)
 
 
-@setting(
-    Argument("KIND", "a kind of KWOK's, or `all`", count="some"),
-    examples=(
-        """\
-# A Stage that is made while the mesh runs moves a pod that runs, and once it is deleted it moves none
-enable-crds Stage
-nodes n1 cpu=8
-pod a cpu=1 labels=chaos:yes
-expect within 10s each pods name=a phase == Running
-apply <<EOF
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: pod-fails}
-spec:
-  resourceRef: {apiGroup: v1, kind: Pod}
-  selector:
-    matchLabels: {chaos: "yes"}
-    matchExpressions: [{key: .status.phase, operator: In, values: [Running]}]
-  delay: {durationMilliseconds: 5000}
-  next: {statusTemplate: 'phase: Failed'}
-EOF
-expect within 10s each pods name=a phase == Failed
-delete stage/pod-fails
-pod b cpu=1 labels=chaos:yes
-expect within 10s each pods name=b phase == Running
-expect for 10s each pods name=b phase == Running
-""",
-        """\
-# Stages move objects of any kind: a Lease changes hands, and a Deployment is labelled
-enable-crds Stage
-stages <<EOF
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: lease-taken}
-spec:
-  resourceRef: {apiGroup: coordination.k8s.io/v1, kind: Lease}
-  selector:
-    matchExpressions: [{key: .spec.holderIdentity, operator: In, values: [a]}]
-  delay:
-    durationMilliseconds: 1000
-    durationFrom: {expressionFrom: '.metadata.annotations["delay"]'}
-  next:
-    event: {type: Normal, reason: Taken, message: 'b has {{ .metadata.name }}'}
-    finalizers: {add: [{value: example.com/held}]}
-    patches: [{root: spec, template: 'holderIdentity: b'}]
-EOF
-nodes n1 cpu=8
-apply <<EOF
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: deployment-seen}
-spec:
-  resourceRef: {apiGroup: apps/v1, kind: Deployment}
-  selector:
-    matchExpressions: [{key: .metadata.labels.seen, operator: DoesNotExist}]
-  next:
-    patches: [{root: metadata, type: merge, template: 'labels: {seen: "yes"}'}]
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: l, namespace: kube-system, annotations: {delay: 3s}}
-spec: {holderIdentity: a}
-EOF
-deployment web replicas=1 cpu=100m
-expect within 1s each deployments name=web metadata.labels.seen == yes
-expect for 2s each leases name=l spec.holderIdentity == a
-expect within 2s each leases name=l spec.holderIdentity == b
-expect each leases name=l metadata.finalizers[0] == example.com/held
-expect within 1s count events reason=Taken == 1
-""",
-    ),
-)
+@setting(Argument("KIND", "a kind of KWOK's, or `all`", count="some"))
 def enable_crds(read: Scenario, step: Step) -> Scenario:
     """Serve kinds of KWOK's: their objects work as soon as they are made (docs/how-to/kwok-kinds.md)."""
     return replace(read, enable_crds=chosen((*read.enable_crds, *step.args)))
 
 
-@setting(
-    _FILE,
-    block="a KubeSchedulerConfiguration",
-    examples=(
-        """\
-# The scheduler prefers nodes that are used already
-scheduler-config <<EOF
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: NodeResourcesFit
-    args:
-      scoringStrategy:
-        type: MostAllocated
-        resources: [{name: cpu, weight: 1}]
-EOF
-nodes n1..n2 cpu=8
-pod first cpu=4 node=n2
-pod second cpu=1
-expect within 10s each pods name=second spec.nodeName == n2
-""",
-    ),
-)
+@setting(_FILE, block="a KubeSchedulerConfiguration")
 def scheduler_config(read: Scenario, step: Step) -> Scenario:
     """Give the default scheduler a KubeSchedulerConfiguration."""
     read, (name,) = _files_of(read, step, (step.values.get(FILE),))
@@ -525,27 +260,7 @@ def _files_of(read: Scenario, step: Step, names: Iterable[str | None]) -> tuple[
     return replace(read, files={**read.files, path: step.block}), (path,)
 
 
-@setting(
-    Argument("NAME", "the name that other lines use"),
-    name="file",
-    block="the file's text",
-    examples=(
-        """\
-# Objects that are needed more than once
-file settings.yaml <<EOF
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings}
-EOF
-nodes n1 cpu=1
-apply settings.yaml
-delete configmap/settings
-gone configmap/settings
-apply settings.yaml
-expect count configmaps name=settings == 1
-""",
-    ),
-)
+@setting(Argument("NAME", "the name that other lines use"), name="file", block="the file's text")
 def file_inside(read: Scenario, step: Step) -> Scenario:
     """Have a file beside the scenario stand inside it.
 
@@ -572,16 +287,6 @@ _MEASURE_OPTIONS = (
     text=Argument("NAME", "the measure's name"),
     options=_MEASURE_OPTIONS,
     form="measure NAME [unit=UNIT] [better=lower|higher|none] [relevant=NUMBER] [meaning=TEXT] [= EXPRESSION]",
-    examples=(
-        """\
-# How many pods were placed, and how long the slowest start took
-measure placed better=higher = pods.filter(p, has(p.spec.nodeName)).size()
-measure longest unit=s better=lower relevant=0.1s meaning="to Running" = created.pods.map(p, p.at.running).quantile(1.0)
-nodes n1 cpu=4
-replicaset web replicas=3 cpu=1
-expect within 10s count pods phase=Running == 3
-""",
-    ),
 )
 def measure(read: Scenario, step: Step) -> Scenario:
     """State a measure of this scenario: an expression in CEL over objects and events, or a package's by its name.
@@ -594,20 +299,7 @@ def measure(read: Scenario, step: Step) -> Scenario:
 _ELECT = Option("elect", choice("on", "off"), "whether they elect a leader; off: all of them work", default="on")
 
 
-@setting(
-    Argument("COUNT", "how many", type=None),
-    options=(_ELECT,),
-    examples=(
-        """\
-# The second replica leads when the first is killed
-schedulers 2 elect=on
-nodes n1 cpu=4
-kill scheduler-1 down=60s
-pod a cpu=1
-expect within 40s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(Argument("COUNT", "how many", type=None), options=(_ELECT,))
 def schedulers(read: Scenario, step: Step) -> Scenario:
     """Run that many replicas of the default scheduler: one leads, or all work."""
     count = step.args[0]
@@ -616,18 +308,7 @@ def schedulers(read: Scenario, step: Step) -> Scenario:
     return replace(read, schedulers=replace(read.schedulers, replicas=int(count), elect=step.values["elect"] == "on"))
 
 
-@setting(
-    Argument("NAME", "the spec.schedulerName of its pods"),
-    examples=(
-        """\
-# Two schedulers share the nodes and know nothing of each other
-scheduler second
-nodes n1 cpu=4
-pod a cpu=1 scheduler=second
-expect within 10s each pods name=a phase == Running
-""",
-    ),
-)
+@setting(Argument("NAME", "the spec.schedulerName of its pods"))
 def scheduler(read: Scenario, step: Step) -> Scenario:
     """Run another scheduler beside the default one, for pods with that schedulerName."""
     return replace(read, schedulers=replace(read.schedulers, others=(*read.schedulers.others, step.args[0])))
@@ -638,7 +319,6 @@ def scheduler(read: Scenario, step: Step) -> Scenario:
     options=nodes.NODE_OPTIONS,
     block="fields of a node's definition",
     notes="The same as `nodes`, with the same options.",
-    examples=("# One node\nnode n1 cpu=2\npod a cpu=1\nexpect within 10s each pods name=a phase == Running\n",),
     name="node",
 )
 @setting(
@@ -646,7 +326,6 @@ def scheduler(read: Scenario, step: Step) -> Scenario:
     options=nodes.NODE_OPTIONS,
     block="fields of a node's definition",
     notes=nodes.NODE_NOTES,
-    examples=nodes.NODE_EXAMPLES,
     name="nodes",
 )
 def declare_nodes(read: Scenario, step: Step) -> Scenario:

@@ -6,6 +6,7 @@ scenario is a ValueError; the runner adds file and line.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -15,12 +16,11 @@ import msgspec
 import lab.scenarios.script.fault_verbs as fault_verbs
 import lab.scenarios.script.play_verbs as play_verbs
 import lab.scenarios.script.workload as workload
+from kubelet.control_socket import Away
 from kubelet.deviceplugin.emulated.plugin import ACTS as PLUGIN_ACTS
 from kubelet.deviceplugin.emulated.plugin import check_act
-from kubelet.deviceplugin.emulated.serving import PluginAway
 from kubelet.dra.emulated.driver import ACTS as DRIVER_ACTS
 from kubelet.dra.emulated.driver import check_act as check_driver_act
-from kubelet.dra.emulated.serving import DriverAway
 from lab.scenarios.invariants import unrest_of
 from lab.scenarios.mesh import identity_named
 from lab.scenarios.script.blocks import BlockError, Part, objects_of
@@ -122,32 +122,6 @@ def _applied(scenario: Scenario, step: Step) -> list[tuple[Part, Resource]]:
     block="Kubernetes objects",
     form="apply FILE|<<EOF",
     check=_check_apply,
-    examples=(
-        """\
-# Objects in the words of Kubernetes; a List is as good as several documents
-nodes n1 cpu=4
-apply <<EOF
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings}
-data: {colour: blue}
----
-apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Pod
-  metadata: {name: web}
-  spec:
-    containers:
-    - name: web
-      image: web
-      resources: {requests: {cpu: 500m}}
-EOF
-expect within 10s each pods name=web phase == Running
-expect each configmaps name=settings data.colour == blue
-""",
-    ),
 )
 async def apply(context: ScenarioContext, step: Step) -> None:
     """Create every object of a block or of a file beside the scenario, in order.
@@ -174,21 +148,6 @@ _NODE = Argument("NODE", "a node")
         Option("grace", SECONDS, "seconds from SIGTERM to SIGKILL; 0: at once", otherwise="the object's own"),
         Option("propagation", choice("Background", "Foreground", "Orphan"), "what becomes of its dependents"),
     ),
-    examples=(
-        """\
-# Pods of a ReplicaSet that is deleted are orphans, or go with it
-nodes n1 cpu=4
-replicaset web replicas=1 cpu=100m
-replicaset db replicas=1 cpu=100m
-pod a cpu=1
-expect within 10s count pods phase=Running == 3
-delete replicaset/web propagation=Orphan
-delete replicaset/db propagation=Background
-delete pod/a grace=0
-expect within 60s count pods == 1
-expect count pods name=web-* == 1
-""",
-    ),
 )
 async def delete(context: ScenarioContext, step: Step) -> None:
     """Delete an object; with a glob the first that matches now."""
@@ -197,22 +156,7 @@ async def delete(context: ScenarioContext, step: Step) -> None:
     await context.client.delete(resource.name, key, grace_period_s=grace, propagation=propagation)
 
 
-@verb(
-    CHANGES,
-    _OBJECT,
-    options=(Option("replicas", INTEGER, "how many", is_required=True),),
-    examples=(
-        """\
-# Up to three, down to one
-nodes n1 cpu=4
-deployment web replicas=1 cpu=100m
-scale deployment/web replicas=3
-expect within 10s count pods phase=Running == 3
-scale deployment/web replicas=1
-expect within 60s count pods == 1
-""",
-    ),
-)
+@verb(CHANGES, _OBJECT, options=(Option("replicas", INTEGER, "how many", is_required=True),))
 async def scale(context: ScenarioContext, step: Step) -> None:
     """Give an object another number of replicas."""
     resource, key = await _object(context, step.args[0])
@@ -224,21 +168,7 @@ def _check_patch(scenario: Scenario, step: Step) -> None:
         _json(step.body)
 
 
-@verb(
-    CHANGES,
-    _OBJECT,
-    text=Argument("JSON", "a merge patch; `$name` is what was remembered"),
-    check=_check_patch,
-    examples=(
-        """\
-# A new image begins a rollout
-nodes n1 cpu=4
-deployment web replicas=2 cpu=100m
-patch deployment/web {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
-expect within 30s count pods label.version=2 phase=Running == 2
-""",
-    ),
-)
+@verb(CHANGES, _OBJECT, text=Argument("JSON", "a merge patch; `$name` is what was remembered"), check=_check_patch)
 async def patch(context: ScenarioContext, step: Step) -> None:
     """Send a merge patch."""
     resource, key = await _object(context, step.args[0])
@@ -250,20 +180,6 @@ async def patch(context: ScenarioContext, step: Step) -> None:
     Argument("pod/NAME", "a pod"),
     options=workload.RESIZE_OPTIONS,
     check=lambda scenario, step: workload.check_resize(step.options),
-    examples=(
-        """\
-# A pod grows in place, and its limit with its request; another's limit grows alone (KEP-1287)
-nodes n1 cpu=4
-pod a cpu=1 memory=1Gi
-pod b cpu=1 memory=1Gi qos=burstable
-expect within 10s count pods phase=Running == 2
-resize pod/a cpu=2 memory=2Gi container=main
-resize pod/b cpu-limit=2 memory-limit=2Gi
-expect within 20s each pods name=a status.containerStatuses[main].resources.limits.cpu == 2
-expect each pods name=a status.containerStatuses[main].restartCount == 0
-expect within 20s each pods name=b status.containerStatuses[main].resources.limits.cpu == 2
-""",
-    ),
 )
 async def resize(context: ScenarioContext, step: Step) -> None:
     """Ask for another size of a container, by the subresource `resize`."""
@@ -273,39 +189,13 @@ async def resize(context: ScenarioContext, step: Step) -> None:
     await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
 
 
-@verb(
-    CHANGES,
-    _NODE,
-    examples=(
-        """\
-# Nothing new comes to n1
-nodes n1..n2 cpu=4
-cordon n1
-replicaset web replicas=2 cpu=1
-expect within 10s count pods node=n2 phase=Running == 2
-""",
-    ),
-)
+@verb(CHANGES, _NODE)
 async def cordon(context: ScenarioContext, step: Step) -> None:
     """Mark a node unschedulable."""
     await context.client.patch("nodes", Key("", step.args[0]), {"spec": {"unschedulable": True}})
 
 
-@verb(
-    CHANGES,
-    _NODE,
-    examples=(
-        """\
-# The pod that waited is placed
-nodes n1 cpu=4
-cordon n1
-pod a cpu=1
-expect for 3s each pods phase == Pending
-uncordon n1
-expect within 10s each pods phase == Running
-""",
-    ),
-)
+@verb(CHANGES, _NODE)
 async def uncordon(context: ScenarioContext, step: Step) -> None:
     """Mark a node schedulable again."""
     await context.client.patch("nodes", Key("", step.args[0]), {"spec": {"unschedulable": None}})
@@ -316,23 +206,7 @@ def _check_label(scenario: Scenario, step: Step) -> None:
         raise ValueError("label wants KEY=VALUE; KEY= removes the label")
 
 
-@verb(
-    CHANGES,
-    _OBJECT,
-    others=Argument("KEY=VALUE", "a label; `KEY=` removes it", count="some"),
-    check=_check_label,
-    examples=(
-        """\
-# A label that a pod waits for
-nodes n1 cpu=4 labels=old:yes
-pod a cpu=1 node-selector=disk:ssd
-expect for 3s each pods phase == Pending
-label node/n1 disk=ssd old=
-expect within 10s each pods phase == Running
-expect count nodes label.old=yes == 0
-""",
-    ),
-)
+@verb(CHANGES, _OBJECT, others=Argument("KEY=VALUE", "a label; `KEY=` removes it", count="some"), check=_check_label)
 async def label(context: ScenarioContext, step: Step) -> None:
     """Give an object labels, or remove some."""
     resource, key = await _object(context, step.args[0])
@@ -366,17 +240,6 @@ def _check_taint(scenario: Scenario, step: Step) -> None:
     others=Argument("KEY=VALUE:EFFECT", "the same", count="any"),
     form="taint NODE KEY[=VALUE]:EFFECT[-]",
     check=_check_taint,
-    examples=(
-        """\
-# A taint keeps pods away until it is removed
-nodes n1 cpu=4
-taint n1 maintenance=soon:NoSchedule
-pod a cpu=1
-expect for 3s each pods phase == Pending
-taint n1 maintenance:NoSchedule-
-expect within 10s each pods phase == Running
-""",
-    ),
 )
 async def taint(context: ScenarioContext, step: Step) -> None:
     """Add a taint to a node, or remove it."""
@@ -390,18 +253,7 @@ async def taint(context: ScenarioContext, step: Step) -> None:
     await context.client.patch("nodes", Key("", node), {"spec": {"taints": taints}})
 
 
-@verb(
-    TIME,
-    Argument("DURATION", "how long", type=DURATION),
-    examples=(
-        """\
-# Nothing happens for a minute
-nodes n1 cpu=4
-wait 1m
-expect each nodes status.conditions[Ready].status == True
-""",
-    ),
-)
+@verb(TIME, Argument("DURATION", "how long", type=DURATION))
 async def wait(context: ScenarioContext, step: Step) -> None:
     """Let time pass."""
     await asyncio.sleep(step.values["DURATION"])
@@ -414,28 +266,20 @@ async def wait(context: ScenarioContext, step: Step) -> None:
     Argument("ACT", ", ".join(PLUGIN_ACTS)),
     Argument("DEVICE", "the devices it is about", count="any"),
     check=lambda scenario, step: check_act(step.args[2], step.args[3:]),
-    examples=(
-        """\
-# Of two devices one is unhealthy, so one pod waits for its device
-nodes n1 cpu=4 plugins=example.com/gpu:2
-device-plugin n1 example.com/gpu unhealthy dev-0
-expect within 20s each nodes status.allocatable[example.com/gpu] == 1
-pod a cpu=1 extended=example.com/gpu:1
-pod b cpu=1 extended=example.com/gpu:1
-expect within 20s count pods phase=Running == 1
-device-plugin n1 example.com/gpu healthy dev-0
-expect within 30s count pods phase=Running == 2
-""",
-    ),
 )
 async def device_plugin(context: ScenarioContext, step: Step) -> None:
     """Have an emulated device plugin act; one that was killed is waited for."""
     node, resource, act, *devices = step.args
+    await _once_back(context, lambda: context.mesh.command_plugin(node, resource, act, tuple(devices)))
+
+
+async def _once_back(context: ScenarioContext, act: Callable[[], Awaitable[None]]) -> None:
+    """Have a plugin or driver act, once it is there. Raises: Away when it does not come back."""
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
         try:
-            return await context.mesh.command_plugin(node, resource, act, tuple(devices))
-        except PluginAway:
+            return await act()
+        except Away:
             if context.observer.now_s >= until_s:
                 raise
         await asyncio.sleep(0.1)
@@ -456,50 +300,14 @@ def _driver_words(step: Step) -> tuple[str, ...]:
     others=Argument("KEY=VALUE:EFFECT", "a taint with a value", count="any"),
     form="dra-driver NODE DRIVER ACT [DEVICE …] [KEY[=VALUE]:EFFECT] [down=DURATION]",
     check=lambda scenario, step: check_driver_act(step.args[2], _driver_words(step)),
-    examples=(
-        """\
-# A driver that hangs readies no device; one that crashes comes back
-nodes n1 cpu=4 drivers=gpu.example.com:2
-apply <<EOF
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {name: gpu}
-spec:
-  selectors:
-  - cel: {expression: 'device.driver == "gpu.example.com"'}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaim
-metadata: {name: one}
-spec:
-  devices:
-    requests:
-    - name: gpu
-      exactly: {deviceClassName: gpu}
-EOF
-dra-driver n1 gpu.example.com hang
-pod a claims=one
-expect for 5s each pods phase == Pending
-dra-driver n1 gpu.example.com crash down=5s
-expect within 60s each pods phase == Running
-dra-driver n1 gpu.example.com taint gpu-1 broken=yes:NoSchedule
-expect within 10s count resourceslices spec.devices[gpu-1].taints[broken].effect=NoSchedule == 1
-""",
-    ),
 )
 async def dra_driver(context: ScenarioContext, step: Step) -> None:
     """Have an emulated DRA driver act; one that was killed is waited for."""
     node, driver, act = step.args[:3]
     if act == "crash":
-        return await context.mesh.kill(driver_name(node, driver), step.values["down"])
-    until_s = context.observer.now_s + PLUGIN_BACK_S
-    while True:
-        try:
-            return await context.mesh.command_driver(node, driver, act, _driver_words(step))
-        except DriverAway:
-            if context.observer.now_s >= until_s:
-                raise
-        await asyncio.sleep(0.1)
+        await context.mesh.kill(driver_name(node, driver), step.values["down"])
+        return
+    await _once_back(context, lambda: context.mesh.command_driver(node, driver, act, _driver_words(step)))
 
 
 @verb(
@@ -507,16 +315,6 @@ async def dra_driver(context: ScenarioContext, step: Step) -> None:
     Argument("NAME", "lower-case letters and `_`"),
     _OBJECT,
     Argument("PATH", "a path into the object, as in `expect each`"),
-    examples=(
-        """\
-# The pod that runs later is the same object
-nodes n1 cpu=4
-pod a cpu=1
-remember uid pod/a metadata.uid
-expect within 10s each pods phase == Running
-expect each pods metadata.uid == $uid
-""",
-    ),
 )
 async def remember(context: ScenarioContext, step: Step) -> None:
     """Remember what an object has at a path; later lines may say `$NAME`.
@@ -544,25 +342,7 @@ def _check_as(scenario: Scenario, step: Step) -> None:
         raise ValueError(f"want: {AS_FORM}")
 
 
-@verb(
-    "Expectations",
-    text=Argument("CALL", "who, what, and the answer"),
-    name="as",
-    form=AS_FORM,
-    check=_check_as,
-    examples=(
-        """\
-# A node's kubelet may read its own pods' node and no other's, and schedules nothing
-nodes n1..n2 cpu=4
-pod a cpu=1
-expect within 10s each pods phase == Running
-as admin get pod/a -> 200
-as node:n1 get nodes/n1 -> 200
-as node:n1 patch nodes/n2 {"spec": {"unschedulable": true}} -> 403 Forbidden
-as admin get pod/missing -> 404 NotFound
-""",
-    ),
-)
+@verb("Expectations", text=Argument("CALL", "who, what, and the answer"), name="as", form=AS_FORM, check=_check_as)
 async def as_identity(context: ScenarioContext, step: Step) -> None:
     """Make a call as another identity and expect that answer.
 
@@ -614,23 +394,6 @@ def _json(text: str) -> Any:
         Option("limit", DURATION, "how long it waits for that", default="120s"),
         Option("workloads", choice("desired", "any"), "what they have to be then", default="desired"),
     ),
-    examples=(
-        """\
-# After a crash of everything all is as desired again
-nodes n1..n2 cpu=4
-deployment web replicas=3 cpu=1
-kill *
-settle quiet=10s limit=200s
-expect count pods phase=Running == 3
-""",
-        """\
-# A fourth replica has no node, and only the rest is waited for
-nodes n1 cpu=4
-deployment web replicas=4 cpu=1100m
-settle workloads=any
-expect count pods phase=Running == 3
-""",
-    ),
 )
 async def settle(context: ScenarioContext, step: Step) -> None:
     """Wait until no pod changed for a while, and expect that every workload is as desired (I20, I28).
@@ -658,17 +421,7 @@ async def settle(context: ScenarioContext, step: Step) -> None:
     context.answers.append((step, is_met, "; ".join(unrest) or "at rest, every workload as desired"))
 
 
-@verb(
-    CHANGES,
-    text=Argument("JSON", "an operation of kube-scheduler-simulator's KEP-140: create, patch or delete"),
-    examples=(
-        """\
-# A priority class by operations
-operation {"create": {"object": {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", \
-"metadata": {"name": "high"}, "value": 7}}}
-""",
-    ),
-)
+@verb(CHANGES, text=Argument("JSON", "an operation of kube-scheduler-simulator's KEP-140: create, patch or delete"))
 async def operation(context: ScenarioContext, step: Step) -> None:
     """Perform an operation as KEP-140 of kube-scheduler-simulator writes it, and expect that it is accepted."""
     given = _json(step.body)
@@ -699,22 +452,7 @@ async def operation(context: ScenarioContext, step: Step) -> None:
     context.answers.append((step, True, f"{what} {resource.kind} {key}"))
 
 
-@verb(
-    TIME,
-    _OBJECT,
-    options=(Option("limit", DURATION, "how long it may take", default="60s"),),
-    examples=(
-        """\
-# Until the pod is gone
-nodes n1 cpu=4
-pod a cpu=1 grace=5
-expect within 10s each pods phase == Running
-delete pod/a
-gone pod/a limit=20s
-expect count pods == 0
-""",
-    ),
-)
+@verb(TIME, _OBJECT, options=(Option("limit", DURATION, "how long it may take", default="60s"),))
 async def gone(context: ScenarioContext, step: Step) -> None:
     """Wait until an object is no longer stored."""
     resource, key = await _object(context, step.args[0])

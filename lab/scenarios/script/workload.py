@@ -44,13 +44,13 @@ MAKERS: dict[str, Maker] = {}
 """By the verb that creates it, what makes the document."""
 
 
-def maker(name: str, options: Iterable[Option], *examples: str) -> Callable[[Make], Make]:
+def maker(name: str, options: Iterable[Option]) -> Callable[[Make], Make]:
     """Have a function be the verb of that name; its docstring is what the reference says."""
 
     def register(make: Make) -> Make:
         meaning, notes = explained(make.__doc__)
         arguments = (Argument("NAME", "the object's name"),)
-        MAKERS[name] = Maker(name, TOPIC, meaning, notes, arguments, tuple(options), examples=examples, make=make)
+        MAKERS[name] = Maker(name, TOPIC, meaning, notes, arguments, tuple(options), make=make)
         return make
 
     return register
@@ -200,81 +200,7 @@ def pod_template(values: Mapping[str, Any], labels: Mapping[str, str]) -> Docume
     return {"metadata": metadata, "spec": {"containers": [container]} | fields(values, _POD_SPEC)}
 
 
-@maker(
-    "pod",
-    POD_OPTIONS,
-    """\
-# Pods that differ in what they ask of a node
-nodes n1 cpu=4 labels=disk:ssd taints=batch=yes:NoSchedule extended=example.com/card:2
-nodes n2 cpu=4
-pod fast cpu=500m memory=256Mi node-selector=disk:ssd tolerate=batch:yes:NoSchedule extended=example.com/card:1
-pod small cpu=100m qos=burstable labels=app:small,tier:back
-pod least qos=besteffort image=shop:2 tolerate=*
-pod placed cpu=1 node=n2 grace=5 finalizers=example.com/hold
-pod batch cpu=1 run="exit 0 after 2s" restart=Never
-expect within 20s each pods name=batch phase == Succeeded
-expect each pods name=fast spec.nodeName == n1
-expect each pods name=fast status.qosClass == Guaranteed
-expect each pods name=small status.qosClass == Burstable
-expect each pods name=least status.qosClass == BestEffort
-expect each pods name=least spec.containers[main].image == shop:2
-expect each pods name=placed spec.terminationGracePeriodSeconds == 5
-expect each pods name=placed metadata.finalizers[0] == example.com/hold
-""",
-    """\
-# Pods that are not scheduled at once, or by another scheduler
-set GenericWorkload=true
-scheduler second
-nodes n1 cpu=4
-priorityclass high value=1000
-podgroup pair min-count=2
-pod gated gates=example.com/ready
-pod other cpu=1 scheduler=second priority-class=high priority=1000
-pod first cpu=1 group=pair
-pod elastic cpu=1 resize-policy=cpu:RestartContainer namespace=kube-system
-expect within 10s each pods name=other phase == Running
-expect each pods name=other spec.priority == 1000
-expect each pods name=gated status.conditions[PodScheduled].reason == SchedulingGated
-expect each pods name=first phase == Pending
-expect each pods name=elastic namespace == kube-system
-expect each pods name=elastic spec.containers[main].resizePolicy[0].restartPolicy == RestartContainer
-""",
-    """\
-# Pods with devices, of a claim that is there and of one that is made for the pod
-nodes n1..n2 cpu=4 drivers=gpu.example.com:2
-apply <<EOF
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {name: gpu}
-spec:
-  selectors:
-  - cel: {expression: 'device.driver == "gpu.example.com"'}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaim
-metadata: {name: shared}
-spec:
-  devices:
-    requests:
-    - name: gpu
-      exactly: {deviceClassName: gpu}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: own}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: gpu
-        exactly: {deviceClassName: gpu}
-EOF
-pod a claims=shared
-pod b claims=shared claim-templates=own
-expect within 20s count pods phase=Running == 2
-expect count resourceclaims status.allocation.devices.results[0].driver=gpu.example.com == 2
-""",
-)
+@maker("pod", POD_OPTIONS)
 def pod(name: str, options: Options) -> Document:
     """Create a Pod with one container, `main`.
 
@@ -356,21 +282,7 @@ _GROUP_OPTIONS = (
 )
 
 
-@maker(
-    "podgroup",
-    _GROUP_OPTIONS,
-    """\
-# A gang waits until all of its members are there (KEP-4671)
-set GenericWorkload=true
-nodes n1 cpu=4
-priorityclass high value=100
-podgroup pair min-count=2 priority-class=high mode=all namespace=default
-pod a cpu=1 group=pair
-expect for 3s each pods name=a phase == Pending
-pod b cpu=1 group=pair
-expect within 10s count pods phase=Running == 2
-""",
-)
+@maker("podgroup", _GROUP_OPTIONS)
 def pod_group(name: str, options: Options) -> Document:
     """Create a PodGroup; pods say `group=NAME`. It is a gang of `min-count` members, or basic without."""
     values = _values(options, _GROUP_OPTIONS, "podgroup")
@@ -390,24 +302,7 @@ _CLASS_OPTIONS = (
 )
 
 
-@maker(
-    "priorityclass",
-    _CLASS_OPTIONS,
-    """\
-# A pod of a higher class takes the place of another, or waits when its class never preempts
-nodes n1 cpu=2
-priorityclass usual value=10 default=true
-priorityclass patient value=100 preempts=false
-priorityclass urgent value=1000
-pod runs cpu=2
-expect within 10s each pods name=runs phase == Running
-pod waits cpu=2 priority-class=patient
-expect for 3s each pods name=waits phase == Pending
-pod now cpu=2 priority-class=urgent
-expect within 60s each pods name=now phase == Running
-expect count pods name=runs == 0
-""",
-)
+@maker("priorityclass", _CLASS_OPTIONS)
 def priority_class(name: str, options: Options) -> Document:
     """Create a PriorityClass."""
     values = _values(options, _CLASS_OPTIONS, "priorityclass")
@@ -452,16 +347,7 @@ _UNAVAILABLE = Option(
 _REPLICA_SET_OPTIONS = (_REPLICAS, _MIN_READY, *POD_OPTIONS)
 
 
-@maker(
-    "replicaset",
-    _REPLICA_SET_OPTIONS,
-    """\
-# Three pods, available after two seconds of being Ready
-nodes n1..n2 cpu=4
-replicaset web replicas=3 cpu=500m min-ready=2
-expect within 10s each replicasets status.availableReplicas == 3
-""",
-)
+@maker("replicaset", _REPLICA_SET_OPTIONS)
 def replica_set(name: str, options: Options) -> Document:
     """Create a ReplicaSet; its pods carry `app: NAME`."""
     values = _values(options, _REPLICA_SET_OPTIONS, "replicaset")
@@ -485,21 +371,7 @@ _DEPLOYMENT_OPTIONS = (
 )
 
 
-@maker(
-    "deployment",
-    _DEPLOYMENT_OPTIONS,
-    """\
-# A rollout that never has fewer pods than it should, and one that ends all before it begins
-nodes n1..n2 cpu=8
-deployment web replicas=2 cpu=500m surge=1 unavailable=0 min-ready=1
-deployment db replicas=1 cpu=500m strategy=Recreate
-expect within 15s count pods phase=Running == 3
-patch deployment/web {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
-expect within 30s count pods label.version=2 status.conditions[Ready].status=True == 2
-expect within 30s each deployments name=web status.availableReplicas == 2
-expect each deployments name=db spec.strategy.type == Recreate
-""",
-)
+@maker("deployment", _DEPLOYMENT_OPTIONS)
 def deployment(name: str, options: Options) -> Document:
     """Create a Deployment; its pods carry `app: NAME`."""
     values = _values(options, _DEPLOYMENT_OPTIONS, "deployment")
@@ -594,37 +466,7 @@ _STATEFUL_OPTIONS = (
 )
 
 
-@maker(
-    "statefulset",
-    _STATEFUL_OPTIONS,
-    """\
-# Pods in order from ordinal 5 on; an update reaches only those from the partition on
-nodes n1..n2 cpu=8
-statefulset db replicas=2 start=5 cpu=100m min-ready=1 strategy=RollingUpdate partition=1 unavailable=1
-statefulset cache replicas=2 cpu=100m policy=Parallel strategy=OnDelete
-expect within 20s count pods phase=Running == 4
-expect count pods name=db-5|db-6|cache-0|cache-1 == 4
-patch statefulset/db {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
-expect within 60s each pods name=db-6 label.version == 2
-expect each pods name=db-5 label.version == ""
-""",
-    """\
-# Each pod has a volume of its own, which goes with it when the set is scaled down
-nodes n1 cpu=8
-apply <<EOF
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: fast}
-provisioner: disk.example.com
-volumeBindingMode: WaitForFirstConsumer
-EOF
-statefulset db replicas=2 cpu=100m storage=1Gi:fast when-scaled=Delete when-deleted=Retain
-expect within 60s count pods phase=Running == 2
-expect count persistentvolumeclaims name=data-db-* phase=Bound == 2
-scale statefulset/db replicas=1
-expect within 60s count persistentvolumeclaims name=data-db-* == 1
-""",
-)
+@maker("statefulset", _STATEFUL_OPTIONS)
 def stateful_set(name: str, options: Options) -> Document:
     """Create a StatefulSet; its pods carry `app: NAME`, and `storage` gives each a claim named `data`."""
     values = _values(options, _STATEFUL_OPTIONS, "statefulset")
@@ -661,20 +503,7 @@ _DAEMON_OPTIONS = (
 )
 
 
-@maker(
-    "daemonset",
-    _DAEMON_OPTIONS,
-    """\
-# A pod on every node, replaced one node after the other
-nodes n1..n3 cpu=4
-daemonset agent cpu=100m unavailable=1 history=2 host-network=true min-ready=1 strategy=RollingUpdate
-daemonset proxy cpu=100m surge=1
-expect within 15s each daemonsets status.numberReady == 3
-patch daemonset/proxy {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
-expect within 60s count pods label.version=2 status.conditions[Ready].status=True == 3
-expect each pods name=agent-* spec.hostNetwork == true
-""",
-)
+@maker("daemonset", _DAEMON_OPTIONS)
 def daemon_set(name: str, options: Options) -> Document:
     """Create a DaemonSet; its pods carry `app: NAME`. With `surge` none is unavailable unless said."""
     values = _values(options, _DAEMON_OPTIONS, "daemonset")
@@ -740,29 +569,7 @@ _JOB_OPTIONS = (
 )
 
 
-@maker(
-    "job",
-    _JOB_OPTIONS,
-    """\
-# Four pods of which two run at once, a job that an exit code ends, and one that waits
-nodes n1 cpu=8
-job batch completions=4 parallelism=2 cpu=100m run="exit 0 after 1s" ttl=30
-job strict cpu=100m run="exit 42 after 1s" on-exit=FailJob:42 on-failure=Ignore:DisruptionTarget backoff-limit=3
-job later cpu=100m suspend=true deadline=600 replacement=Failed
-expect within 40s each jobs name=batch status.succeeded == 4
-expect each jobs name=strict status.conditions[Failed].reason == PodFailurePolicy
-expect count pods name=later-* == 0
-expect within 60s count jobs name=batch == 0
-""",
-    """\
-# An indexed job goes on with its other indexes when one fails too often
-nodes n1 cpu=8
-job one completions=2 parallelism=2 indexed=true cpu=100m run="exit 1 after 1s" backoff-limit-per-index=0
-job all completions=2 parallelism=2 indexed=true cpu=100m backoff-limit-per-index=0 max-failed-indexes=0 run="exit 1"
-expect within 40s each jobs name=one status.conditions[Failed].reason == FailedIndexes
-expect within 40s each jobs name=all status.conditions[Failed].reason == MaxFailedIndexesExceeded
-""",
-)
+@maker("job", _JOB_OPTIONS)
 def job(name: str, options: Options) -> Document:
     """Create a Job; its pods carry `app: NAME` and never restart unless `restart` says so."""
     values = _values({"restart": "Never", **options}, _JOB_OPTIONS, "job")
@@ -801,21 +608,7 @@ _CRON_JOB_SPEC = (
 _OF_ITS_JOBS = tuple(option for option in _JOB_OPTIONS if option.name != "suspend")
 
 
-@maker(
-    "cronjob",
-    (*_CRON_JOB_SPEC, *_OF_ITS_JOBS),
-    """\
-# A job a minute, none beside one that still runs, and the last successful one is kept
-limit 300s
-nodes n1 cpu=4
-cronjob tick schedule="* * * * *" zone=Europe/Berlin concurrency=Forbid keep-successful=1 cpu=100m run="exit 0 after 1s"
-cronjob never schedule="* * * * *" suspend=true cpu=100m keep-failed=1 starting-deadline=30
-wait 130s
-expect count jobs name=tick-* status.succeeded=1 == 1
-expect created jobs name=tick-* >= 2
-expect count jobs name=never-* == 0
-""",
-)
+@maker("cronjob", (*_CRON_JOB_SPEC, *_OF_ITS_JOBS))
 def cron_job(name: str, options: Options) -> Document:
     """Create a CronJob; its other options are those of `job`."""
     values = _values(options, MAKERS["cronjob"].options, "cronjob")
@@ -915,22 +708,7 @@ _AUTOSCALER_OPTIONS = (
 )
 
 
-@maker(
-    "autoscaler",
-    _AUTOSCALER_OPTIONS,
-    """\
-# Pods that use all of their CPU are doubled, and a queue of thirty wants three pods for ten each
-nodes n1 cpu=8
-deployment web replicas=1 cpu=1
-deployment queue replicas=1 cpu=100m
-patch deployment/web {"metadata": {"annotations": {"keplab.dev/load": "cpu 1"}}}
-autoscaler web max=4 min=1 cpu=50% up-window=0 down-window=0
-autoscaler q target=Deployment/queue max=3 memory=1Gi pods=rps:10 object=Service/web:rps:2k external=backlog:30
-expect within 90s each deployments name=web spec.replicas == 2
-expect each horizontalpodautoscalers name=q spec.scaleTargetRef.name == queue
-expect each horizontalpodautoscalers name=q spec.metrics[1].type == Pods
-""",
-)
+@maker("autoscaler", _AUTOSCALER_OPTIONS)
 def autoscaler(name: str, options: Options) -> Document:
     """Create a HorizontalPodAutoscaler, of the Deployment of its name unless said.
 
@@ -974,20 +752,7 @@ _SERVICE_OPTIONS = (
 )
 
 
-@maker(
-    "service",
-    _SERVICE_OPTIONS,
-    """\
-# A service of two pods, and one without an address of its own
-nodes n1 cpu=4
-deployment web replicas=2 cpu=100m
-service web port=80:8080
-service peers app=web headless=true unready=true
-expect within 15s each endpointslices name=web-* endpoints[1].conditions.ready == true
-expect each services name=peers spec.clusterIP == None
-expect each services name=web spec.ports[0].targetPort == 8080
-""",
-)
+@maker("service", _SERVICE_OPTIONS)
 def service(name: str, options: Options) -> Document:
     """Create a Service of the pods with `app: NAME` unless said."""
     values = _values(options, _SERVICE_OPTIONS, "service")

@@ -105,11 +105,11 @@ def test_get_takes_names_selectors_and_forms(command, moments, files):
     [
         (("get", "pods", "--at", "999999"), "the recording has versions 1 to "),
         (("get", "pods", "--at", "abc"), "at: 'abc': want a resource version"),
-        (("get", "pod/none"), 'pods "none" not found at version'),
+        (("get", "pod/none"), 'pods "default/none" not found at version'),
         (("get", "nonsense"), "there is no resource type 'nonsense' in the recording"),
         (("get", "pods", "-l", "a in ("), "unable to parse"),
         (("get", "pods", "--field-selector", "spec.magic=1"), "field label not supported: spec.magic"),
-        (("history", "pod/none"), 'pods "none" not found in the recording'),
+        (("history", "pod/none"), 'pods "default/none" not found in the recording'),
         (("explain", "pod/none"), "no scheduler knows pod default/none; there is waiting"),
         (("explain", "pod/waiting", "--at", "999999"), "has versions 1 to "),
         (("events", "RUN"), "a recording is no RUN"),

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from scheduler.configuration.plugins import default_profile
-from scheduler.framework.runner import Enabled
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 from services.api.errors import AlreadyExists
 from services.api.identity import node_identity

@@ -8,8 +8,8 @@ import pytest
 
 from scheduler.configuration.plugins import default_profile
 from scheduler.cycle.profiles import last_when_failing
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.failures import failure_of
-from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SKIP as SKIPS
 from scheduler.framework.status import SUCCESS
 from services.api.meta import Key

@@ -16,7 +16,7 @@ from lab.cli.__main__ import run
          "device plugin example.com/gpu: topology: 1 NUMA nodes for 2 devices"),
         (["--folder", ".", "--resource", "example.com/gpu", "--topology", "x"], "want the NUMA node of each device"),
         (["--folder", ".", "--resource", "example.com/gpu", "dance"], "no act 'dance'; there are: accept, add"),
-        (["--folder", ".", "--resource", "example.com/gpu", "stop"], "has no emulated plugin for example.com/gpu"),
+        (["--folder", ".", "--resource", "example.com/gpu", "stop"], "has no emulated device plugin example.com/gpu"),
     ],
 )  # fmt: skip
 def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from lab.exchange.kubeconfig import read_access
+from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.stream import Refused
 
 

@@ -21,6 +21,8 @@ KINDS = {
     "secrets": "Secret",
     "replicasets.apps": "ReplicaSet",
     "configmaps": "ConfigMap",
+    "customresourcedefinitions.apiextensions.k8s.io": "CustomResourceDefinition",
+    "geese.example.com": "Goose",
 }
 
 

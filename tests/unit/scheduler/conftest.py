@@ -17,8 +17,9 @@ from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import Diagnosis
-from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.runner import Runner
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue

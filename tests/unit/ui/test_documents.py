@@ -5,6 +5,7 @@ import pytest
 
 from lab.recordings.format import Meta
 from lab.recordings.reader import Recording
+from lab.recordings.recorded_api import NOT_RECORDED, RecordedApi
 from lab.recordings.writer import Writer
 from lab.scenarios.recorded import decisions_of
 from lab.ui import documents
@@ -49,7 +50,7 @@ def test_rows_are_those_of_kubectl_and_say_what_is_not_recorded(recording):
 
     assert ["Name", "Ready", "Status"] == [column["name"] for column in found["columns"]][:3]
     assert [("old", False), ("web", True)] == [(row["name"], row["recorded"]) for row in found["rows"]]
-    assert {"old", documents.NOT_RECORDED} == set(found["rows"][0]["cells"])
+    assert {"old", NOT_RECORDED} == set(found["rows"][0]["cells"])
     assert not found["recorded"]
     assert all(cell != "" for row in found["rows"] for cell in row["cells"]), "nothing is blank"
 
@@ -119,6 +120,6 @@ def test_the_first_difference_names_the_fields_that_differ(recording):
 
 @pytest.mark.parametrize("name", ["po", "pod", "Pods", "pods"])
 def test_a_kind_is_meant_by_any_of_its_names(recording, name):
-    assert "pods" == documents.resource_named(recording, name)
+    assert "pods" == RecordedApi(recording).kind_named(name).title
     with pytest.raises(NotFound):
-        documents.resource_named(recording, "none")
+        RecordedApi(recording).kind_named("none")

@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver_fake.rest.media_types import json_from_yaml
-from lab.exchange.kubeconfig import read_access
+from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.stream import Refused
 from lab.ui.objects import read_documents
 from scheduler.configuration.parser import ConfigurationError, read

@@ -51,6 +51,12 @@ def test_everything_declares_its_topic_a_line_of_meaning_and_an_example(name):
         assert option.type.values or option.type.name in MEANINGS or re.search(r"[A-Z]", option.type.name), option
 
 
+def test_every_file_of_examples_is_one_of_something_declared():
+    count = sum(len(declared.examples) for declared in DECLARED.values())
+
+    assert count == len(list(declaration.EXAMPLES.iterdir()))
+
+
 @pytest.mark.parametrize("name", [name for name, declared in DECLARED.items() if declared.options])
 def test_every_option_stands_in_an_example_of_its_line(name):
     declared = DECLARED[name]

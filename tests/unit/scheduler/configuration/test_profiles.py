@@ -10,8 +10,9 @@ from scheduler.configuration.file import Configured
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.plugins import defaults, plugins
 from scheduler.entry import Args, PluginEntry
+from scheduler.framework.arrangement import POINTS
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.runner import POINTS, Runner
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, unschedulable
 from scheduler.wiring import core_of
 from services.api.switches import Switches

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.result import ScheduleResult
-from scheduler.framework.runner import Enabled
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.status import SUCCESS
 from scheduler.wiring import core_of
 from services.api.switches import Switches

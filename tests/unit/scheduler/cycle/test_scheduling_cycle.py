@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cycle.scheduling_cycle import nodes_to_find
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleError, CycleState
-from scheduler.framework.runner import Enabled
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_resources_fit import ResourceArgs, StrategyArgs
 from services.api.kinds.node import Taint

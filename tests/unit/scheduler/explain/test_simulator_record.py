@@ -12,8 +12,9 @@ from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.explain.record_rules import RecordRules, answered, bind_failed
 from scheduler.explain.simulator_record import answers_of
+from scheduler.framework.arrangement import POINTS, Enabled, serves
 from scheduler.framework.cycle_state import CycleError
-from scheduler.framework.runner import POINTS, Enabled, Runner, serves
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
 from services.api.kinds.node import Taint
 from services.api.kinds.pod import (

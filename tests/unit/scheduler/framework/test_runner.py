@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import SKIP, SUCCESS, Code, failed, unschedulable
 
 

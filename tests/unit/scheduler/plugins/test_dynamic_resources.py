@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Action, ClusterEvent, Hint
-from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, failed, unresolvable, unschedulable
 from services.api.kinds.pod import (
     PersistentVolumeClaimVolumeSource,

@@ -7,9 +7,9 @@ import pytest
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.plugins import default_profile
 from scheduler.cycle.result import ScheduleResult
+from scheduler.framework.arrangement import Enabled
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Registration
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
-from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.queue.scheduling_queue import Pool

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from lab.exchange.kubeconfig import Access, Program
+from lab.exchange.rest.endpoint import show_certificate
+from lab.exchange.rest.kubeconfig import Access, Program
 from lab.exchange.stream import Refused
 from services.api.errors import UNREADABLE
 
@@ -52,20 +53,16 @@ class Credentials:
     async def token(self) -> str:
         """Return the token, "" where there is none. Raises: Refused: a program prints no credentials."""
         async with self._lock:
-            if self._can_end and self._wall() >= self._ends_s:
+            if not self._access.has_lasting_token and self._wall() >= self._ends_s:
                 await self._renew()
             return self._token
 
     async def renew(self, refused: str) -> bool:
         """Have another token than one that was refused; whether there is one. Raises: Refused."""
         async with self._lock:
-            if self._can_end and self._token == refused:
+            if not self._access.has_lasting_token and self._token == refused:
                 await self._renew()
             return self._token != refused
-
-    @property
-    def _can_end(self) -> bool:
-        return self._access.token_file is not None or (self._access.program is not None and not self._access.token)
 
     async def _renew(self) -> None:
         now_s = self._wall()
@@ -79,19 +76,6 @@ class Credentials:
             self._ends_s = status.expiration_timestamp.timestamp() if status.expiration_timestamp else float("inf")
             if status.client_certificate_data and self._trust is not None:
                 show_certificate(self._trust, status.client_certificate_data, status.client_key_data)
-
-
-def show_certificate(trust: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Give a context the client's certificate, which the library takes from a file alone. Raises: Refused."""
-    if not hasattr(os, "memfd_create"):
-        raise Refused("client certificates need Linux; use a token")
-    with os.fdopen(os.memfd_create("keplab-client"), "wb") as file:
-        file.write(f"{certificate}\n{key}\n".encode())
-        file.flush()
-        try:
-            trust.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
-        except (ssl.SSLError, OSError) as error:
-            raise Refused(f"the client's certificate cannot be used: {error}") from None
 
 
 async def _run(program: Program) -> _Status:

@@ -48,6 +48,11 @@ class Access:
     program: Program | None = None
     name: str = ""
 
+    @property
+    def has_lasting_token(self) -> bool:
+        """Whether the token, if there is one, stays as it is."""
+        return self.token_file is None and (self.program is None or bool(self.token))
+
 
 def read_access(path: Path, context: str = "") -> Access:
     """Return the cluster and user of a context, the current one if none is said. Raises: Refused naming the fault."""

@@ -1,0 +1,192 @@
+"""Which plugins of a profile run at which extension point, sorted by what the parts of a runner ask. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from scheduler.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScoreExtensions,
+    ScorePlugin,
+)
+from scheduler.framework.timing import Observed, Observer
+from scheduler.framework.vectorized import Signs, VectorFilterPlugin, VectorScorePlugin
+
+POINTS: Final[dict[str, tuple[Any, ...]]] = {
+    "preEnqueue": (PreEnqueuePlugin,),
+    "queueSort": (QueueSortPlugin,),
+    "preFilter": (PreFilterPlugin,),
+    "filter": (FilterPlugin, VectorFilterPlugin),
+    "postFilter": (PostFilterPlugin,),
+    "preScore": (PreScorePlugin,),
+    "score": (ScorePlugin, VectorScorePlugin),
+    "reserve": (ReservePlugin,),
+    "permit": (PermitPlugin,),
+    "preBind": (PreBindPlugin,),
+    "bind": (BindPlugin,),
+    "postBind": (PostBindPlugin,),
+}
+"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
+
+
+def serves(plugin: Any, point: str) -> bool:
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
+    return isinstance(plugin, POINTS.get(point, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """A plugin of the profile with its weight in scoring."""
+
+    plugin: Any
+    weight: int = 1
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.plugin.name
+        return name
+
+
+class Arrangement:
+    """The plugins of a profile at their points. `observer`: observes calls.
+
+    `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
+    """
+
+    def __init__(
+        self, profile: Sequence[Enabled], points: Mapping[str, Sequence[str]] | None, observer: Observer | None
+    ) -> None:
+        self.profile, self._observer = tuple(profile), observer
+        self._by_name = {e.name: e for e in profile}
+        self.points = points or {point: [e.name for e in profile if serves(e.plugin, point)] for point in POINTS}
+
+    def at(self, point: str) -> list[Enabled]:
+        """Return what runs at a point, in its order."""
+        return [self._by_name[name] for name in self.points[point]]
+
+    def plugins_at(self, point: str) -> list[Any]:
+        """Return the plugins of a point as they are called: observed, where anything observes them."""
+        return self.callees(self.at(point))
+
+    def callees(self, enabled: Sequence[Enabled]) -> list[Any]:
+        """Return plugins as they are called."""
+        return [Observed(e.plugin, self._observer) if self._observer is not None else e.plugin for e in enabled]
+
+    def scorers(self, enabled: Sequence[Enabled]) -> list[Enabled]:
+        """Return plugins as they are called, with their weights."""
+        return [Enabled(callee, e.weight) for callee, e in zip(self.callees(enabled), enabled, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPlugins:
+    """`plugins`: all that filter, in their order. `pure`: those whose answers are remembered by template; `others`: the
+    rest, `callees` as they are called. `followers`: whose state follows pods that a what-if puts on a node."""
+
+    plugins: list[Any]
+    pure: list[Enabled]
+    others: list[Enabled]
+    callees: list[Any]
+    followers: list[Any]
+
+    @classmethod
+    def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
+        """Return the filters of an arrangement. `row_pure`: plugins whose answers may be remembered."""
+        enabled = arrangement.at("filter")
+        pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, FilterPlugin)]
+        others = [e for e in enabled if e not in pure]
+        followers = [e.plugin for e in arrangement.at("preFilter") if isinstance(e.plugin, PreFilterExtensions)]
+        return cls([e.plugin for e in enabled], pure, others, arrangement.callees(others), followers)
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePlugins:
+    """`plain` and `normalized`: those whose scores are remembered by template, without and with a normalisation.
+    `others`: the rest, `callees` as they are called and `other_names` by name; `normalizing`: names of all plugins that
+    normalise."""
+
+    plain: list[Enabled]
+    normalized: list[Enabled]
+    others: list[Enabled]
+    callees: list[Enabled]
+    other_names: frozenset[str]
+    normalizing: frozenset[str]
+
+    @classmethod
+    def of(cls, arrangement: Arrangement, row_pure: Sequence[Any]) -> Self:
+        """Return the scorers of an arrangement. `row_pure`: plugins whose answers may be remembered."""
+        enabled = arrangement.at("score")
+        pure = [e for e in enabled if e.plugin in row_pure and isinstance(e.plugin, ScorePlugin)]
+        others = [e for e in enabled if e not in pure]
+        # Asking a protocol costs microseconds; ask once.
+        normalizing = frozenset(e.name for e in arrangement.profile if isinstance(e.plugin, ScoreExtensions))
+        return cls(
+            plain=[e for e in pure if e.name not in normalizing],
+            normalized=[e for e in pure if e.name in normalizing],
+            others=others,
+            callees=arrangement.scorers(others),
+            other_names=frozenset(e.name for e in others),
+            normalizing=normalizing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SigningPlugins:
+    """Plugins beyond the template (KEP-5598): `signers`, and by name the filters and scorers that cannot sign."""
+
+    signers: list[Any]
+    unsigned_filters: list[str]
+    unsigned_scores: list[str]
+
+    @classmethod
+    def of(cls, filters: FilterPlugins, scores: ScorePlugins) -> Self:
+        """Return those among the plugins whose answers are not remembered by template."""
+        plugins = {e.name: e.plugin for e in (*filters.others, *scores.others)}
+        return cls(
+            [plugin for plugin in plugins.values() if isinstance(plugin, Signs)],
+            [e.name for e in filters.others if not isinstance(e.plugin, Signs)],
+            [e.name for e in scores.others if not isinstance(e.plugin, Signs)],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PointPlugins:
+    """The plugins of the points at which one after the other is called."""
+
+    pre_enqueue: list[Any]
+    pre_filter: list[Any]
+    post_filter: list[Any]
+    pre_score: list[Any]
+    reserve: list[Any]
+    permit: list[Any]
+    pre_bind: list[Any]
+    bind: list[Any]
+    post_bind: list[Any]
+
+    @classmethod
+    def of(cls, arrangement: Arrangement) -> Self:
+        """Return those of an arrangement. Of binding, only what follows it is observed by plugin."""
+        return cls(
+            pre_enqueue=arrangement.plugins_at("preEnqueue"),
+            pre_filter=arrangement.plugins_at("preFilter"),
+            post_filter=arrangement.plugins_at("postFilter"),
+            pre_score=arrangement.plugins_at("preScore"),
+            reserve=arrangement.plugins_at("reserve"),
+            permit=arrangement.plugins_at("permit"),
+            pre_bind=[e.plugin for e in arrangement.at("preBind")],
+            bind=[e.plugin for e in arrangement.at("bind")],
+            post_bind=arrangement.plugins_at("postBind"),
+        )
