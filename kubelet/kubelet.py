@@ -49,8 +49,8 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
-from kubelet.runtime.reported import reported_record, taken_over
 from kubelet.runtime.resources import aligned, is_same, overlaid
+from kubelet.runtime.runtime_state import reported_record, taken_over
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from services.api.features.declared import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE, RESTART_ALL, default_gates
+from services.api.features.declared_features import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE, RESTART_ALL, default_gates
 from services.api.switches import switch
 from services.api.unbind import UnbindSwitches
 

@@ -50,7 +50,7 @@ from services.api.seams import Seams, Tracer
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.features import Features
 from services.reconcile.workqueue import TokenBucket
 from services.runtime.config import StartError

@@ -191,7 +191,7 @@ def _kwok(config: ApiServerConfig) -> KwokKinds | None:
 
 
 def _stored_policy(store: Store) -> StoredPolicy:
-    from apiserver_fake.extensions.rbac.stored import StoredRoles
+    from apiserver_fake.extensions.rbac.stored_roles import StoredRoles
 
     return StoredRoles(store)
 
@@ -213,7 +213,7 @@ def _token_secrets(
 def _computed(
     request: Request, store: Store, wall_s: float, users: Container[str], usages: UsageDocuments | None
 ) -> Response:
-    from apiserver_fake.extensions.aggregated.served import answer
+    from apiserver_fake.extensions.aggregated.answers import answer
 
     return answer(request, store, wall_s, users, usages)
 

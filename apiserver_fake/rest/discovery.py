@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.extensions.aggregated import served
+from apiserver_fake.extensions.aggregated import answers as served
 from apiserver_fake.registry.authorization.reviews import REVIEWS
 from apiserver_fake.registry.catalogue import Catalogue
 from apiserver_fake.rest.paths import subresource_form

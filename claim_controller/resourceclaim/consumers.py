@@ -12,7 +12,7 @@ Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9, 13; guarantees 5.3 (D2); up
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from claim_controller.resourceclaim.generated import pod_of
+from claim_controller.resourceclaim.claims_from_templates import pod_of
 from claim_controller.shared_pods_by_claim import PodsByClaim
 from claim_controller.switches import ClaimSwitches
 from services.api.kinds.pod import Pod

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from claim_controller.resourceclaim.claims_from_templates import binds_to, claim_of, is_made_for, pod_of
 from claim_controller.resourceclaim.consumers import BUILT_IN, Consumers, is_done
-from claim_controller.resourceclaim.generated import binds_to, claim_of, is_made_for, pod_of
 from claim_controller.resourceclaim.metrics import ClaimCounts
 from claim_controller.shared_pods_by_claim import PodsByClaim
 from claim_controller.switches import ClaimSwitches

@@ -11,7 +11,7 @@ import msgspec
 
 from kubelet.managers.allocation import Rejection
 from kubelet.view import KubeletPod
-from services.api.features.declared import EXCLUSIVE_CPUS, GATE, NAMES, missing, needed_to_schedule
+from services.api.features.declared_features import EXCLUSIVE_CPUS, GATE, NAMES, missing, needed_to_schedule
 from services.api.release import FOLLOWED, RELEASES
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy", GATE, EXCLUSIVE_CPUS, *NAMES)

@@ -20,7 +20,7 @@ from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from kubelet.switches import CpuOptionGates, KubeletSwitches, OptionSwitches, PolicySwitches, declarable_gates
-from services.api.features.declared import KubeletConfiguration, declared
+from services.api.features.declared_features import KubeletConfiguration, declared
 from services.api.kinds.node import Taint
 from services.api.metrics.usage import parse_curves
 from services.api.quantity import amount, format_amount
@@ -62,7 +62,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` are as here said on this
     node alone. `version` is the release of its kubelet (`1.35`), as whose gates are those that nothing sets; "": as of
     all others. `declared_features` replaces what that kubelet declares; None: it declares what its release and gates
-    give (`services/api/features/declared.py`).
+    give (`services/api/features/declared_features.py`).
     `swap_behavior` LimitedSwap lets Burstable containers swap and keeps their memory requests as they are (KEP-2400).
     """
 

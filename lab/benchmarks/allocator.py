@@ -18,7 +18,7 @@ from services.api.kinds.node import Node
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Document, ObjectMeta
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.allocator import Allocator
 from services.dra.pools import Slices
 from services.dra.solution import Solution

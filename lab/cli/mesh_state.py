@@ -18,9 +18,9 @@ from lab.cli.snapshots import WITHOUT_STORE, is_snapshot, unpacked
 from lab.recordings.format import Parts, Unreadable
 from lab.recordings.reader import Recording
 from lab.recordings.writer import is_recording
-from lab.scenarios.past import State, StateError, StoredObject, newest_moment
-from lab.scenarios.past import read_state as read_file
-from lab.scenarios.recorded import state_at as recorded_state
+from lab.scenarios.initial_state import State, StateError, StoredObject, newest_moment
+from lab.scenarios.initial_state import read_state as read_file
+from lab.scenarios.recording_summary import state_at as recorded_state
 from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Api, Request

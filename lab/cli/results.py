@@ -2,7 +2,7 @@
 
 from lab.cli.live import console
 from lab.cli.tables import hanging
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.result import RunResult
 
 SIGN_WIDTH = 4

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import click
 
 from lab.cli.output import EXIT_OK, print_json, print_table
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.decisions.difference import Compared, Difference, about, compare, in_order
 

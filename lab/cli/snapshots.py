@@ -27,7 +27,7 @@ from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.records import Kept
 from apiserver_fake.storage.sqlite import STORE_FORMAT, SqliteJournal
 from lab.cli.output import no_mesh
-from lab.scenarios.past import State
+from lab.scenarios.initial_state import State
 from services.api.errors import UNREADABLE
 from services.api.times import format_time
 from services.runtime.etcd_members import FOLDER as ETCD

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lab.cli.live import progress_bar
 from lab.cli.output import F, print_table
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.observer import Observer
 from lab.scenarios.sweep import Job, Outcome, run_jobs
 

@@ -10,7 +10,7 @@ from lab.experiments.fates import Fate, differences
 from lab.experiments.figures import described, in_order, is_registered, label_of
 from lab.experiments.headline import headline
 from lab.experiments.statistics import SEEDS_MIN, paired, spread
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.measures import register
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from lab.experiments.document import Comparison, Measure
 from lab.experiments.figures import Scale, scale_of
 from lab.experiments.statistics import LEVEL, SEEDS_MIN, Paired
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 
 RANKS: Final = (
     "pods_failed",

@@ -12,9 +12,9 @@ import msgspec
 
 from lab.experiments.bands import Bands, Row, bands_of
 from lab.experiments.figures import described, in_order, label_of, scale_of
-from lab.experiments.plain import list_html, table_html
-from lab.experiments.shown import paragraphs
-from lab.experiments.words import counted
+from lab.experiments.page_document import paragraphs
+from lab.experiments.static_html import list_html, table_html
+from lab.experiments.wording import counted
 
 SCHEMA: Final = "keplab.runs"
 ROWS_MAX: Final = 40

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
-from lab.experiments.plain import list_html, table_html
-from lab.experiments.words import counted
+from lab.experiments.static_html import list_html, table_html
+from lab.experiments.wording import counted
 from lab.scenarios.traces.document import drawn
 from lab.scenarios.traces.waterfall import SpanGraph, Waterfall, label, waterfall
 

@@ -11,7 +11,7 @@ from lab.experiments.document import Comparison, Measure
 from lab.experiments.fates import FateGroup
 from lab.experiments.figures import NOTHING, Scale, scale_of
 from lab.experiments.statistics import Paired, Spread
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.measures.register import RELEVANT_SHARE
 
 GROUPS_MAX: Final = 12

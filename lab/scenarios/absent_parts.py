@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from kubelet.node.definition import NodeDefinition
+from lab.scenarios.initial_state import PODS, State
 from lab.scenarios.mesh import MeshPlan
-from lab.scenarios.past import PODS, State
 from scheduler.configuration.parser import read as read_configuration
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim

@@ -13,7 +13,7 @@ from typing import Final
 
 from lab.scenarios.mesh import Mesh, Progress
 from lab.scenarios.observer import Observer
-from lab.scenarios.seen import Ending, Seen
+from lab.scenarios.observer_progress import Ending, Seen
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Protocol
 
-from lab.scenarios.past import State
+from lab.scenarios.initial_state import State
 from services.api.identity import ADMIN, EVERY_STAGE, SCHEDULER, Identity, Stages, controller_identity, node_identity
 from services.api.seams import Clock
 from services.api.switches import Switches

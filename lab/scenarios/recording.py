@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from lab.recordings.client_watches import ObservedApi
 from lab.recordings.format import Meta, Parts
-from lab.recordings.observed import ObservedApi
 from lab.recordings.writer import Writer
 from lab.scenarios.decisions.decision import Decision
 from lab.scenarios.decisions.scores import ScoredDecisions, SimulatedMesh

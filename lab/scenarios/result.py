@@ -7,7 +7,7 @@ from lab.scenarios.invariants import Violation
 from lab.scenarios.measures.history import PodHistory
 from lab.scenarios.measures.phases import Sample
 from lab.scenarios.measures.register import Measure
-from lab.scenarios.seen import Seen
+from lab.scenarios.observer_progress import Seen
 from services.telemetry.spans import FinishedSpan
 
 

@@ -17,15 +17,16 @@ from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
 from lab.recordings.format import Parts
 from lab.scenarios.absent_parts import absent_parts
+from lab.scenarios.initial_state import State, StateError, defined_by
 from lab.scenarios.invariants import Auditor
 from lab.scenarios.invariants.auditor import checks
 from lab.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded
-from lab.scenarios.measures.stated import FinishedRun, Stated, stated, wanted_by
+from lab.scenarios.measures.scenario_measures import FinishedRun, Stated, stated, wanted_by
 from lab.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from lab.scenarios.observer import RESOURCES, Observer
-from lab.scenarios.past import State, StateError, defined_by
+from lab.scenarios.observer_progress import Ending, PodCommits
 from lab.scenarios.processes.foreign_mesh import Access, ForeignMesh
 from lab.scenarios.processes.process_mesh import ProcessMesh
 from lab.scenarios.recording import RunRecorder
@@ -38,9 +39,8 @@ from lab.scenarios.script.operations import Operation, as_scenario, is_operation
 from lab.scenarios.script.scenario import Scenario, ScriptError
 from lab.scenarios.script.streams import coming_nodes
 from lab.scenarios.script.verbs import read_scenario
-from lab.scenarios.seen import Ending, PodCommits
 from lab.scenarios.simulation import simloop
-from lab.scenarios.simulation.begun import begun_state
+from lab.scenarios.simulation.imported_state import begun_state
 from lab.scenarios.simulation.simulated_mesh import SimMesh
 from lab.scenarios.simulation.traffic import Traffic
 from lab.scenarios.skew import check_skew

@@ -17,13 +17,13 @@ from lab.scenarios.measures.placement import Placement
 from lab.scenarios.measures.recorded import Recorded
 from lab.scenarios.mesh import Mesh
 from lab.scenarios.observer import Observer
+from lab.scenarios.observer_progress import Ending, Seen
 from lab.scenarios.recording import RunRecorder
 from lab.scenarios.result import Judgement
 from lab.scenarios.script.context import ScenarioContext, substitute
 from lab.scenarios.script.expectation import Expectation, Judging
 from lab.scenarios.script.scenario import Scenario, Step
 from lab.scenarios.script.verbs import VERBS
-from lab.scenarios.seen import Ending, Seen
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.client.client import Client

@@ -11,7 +11,7 @@ from lab.simulator.extender_proxy import ExtenderProxy
 from lab.simulator.resources import Resources
 from lab.simulator.schedulerconfig import SchedulerConfiguration
 from lab.simulator.server import SimulatorApi, token_in
-from lab.simulator.unhosted import UnhostedNodes
+from lab.simulator.unhosted_nodes import UnhostedNodes
 from scheduler.extenders.http import HttpTransport
 from services.api.seams import Seams
 from services.client.client import Client

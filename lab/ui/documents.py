@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from apiserver_fake.rest.tables import columns_of
 from lab.experiments.document import DocumentError, read_document
-from lab.experiments.shown import page_document
+from lab.experiments.page_document import page_document
 from lab.experiments.style import GRAPHICS
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.recordings.format import SUFFIX
 from lab.recordings.reader import Recording
 from lab.recordings.recorded_api import RecordedApi, column_documents
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
 from lab.scenarios.decisions.difference import Compared, Difference, compare
-from lab.scenarios.recorded import decisions_of, explained, queue_at
+from lab.scenarios.recording_summary import decisions_of, explained, queue_at
 from lab.scenarios.traces.document import drawn
 from lab.scenarios.traces.waterfall import SpanGraph, waterfall
 from services.api.errors import NotFound

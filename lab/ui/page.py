@@ -33,7 +33,7 @@ from lab.recordings.reader import Recording
 from lab.recordings.recorded_api import RecordedApi
 from lab.recordings.rows import PODS
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision
-from lab.scenarios.recorded import decisions_of, explanation
+from lab.scenarios.recording_summary import decisions_of, explanation
 from lab.scenarios.traces.waterfall import SpanGraph
 from lab.ui import documents
 from lab.ui.lines import shown_of

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lab.experiments.document import ArmRuns, Comparison, read_document, recording_name
-from lab.experiments.plain import plain
+from lab.experiments.page_document import page_document
 from lab.experiments.representative import representative
 from lab.experiments.run_page import RunPage, plain_runs, runs_document
-from lab.experiments.shown import page_document
+from lab.experiments.static_html import plain
 from lab.experiments.trace_page import TracePage, documents, plain_traces, traces_document
 from lab.recordings.format import SUFFIX, Unreadable
 from lab.recordings.reader import Recording

@@ -19,8 +19,8 @@ from lab.recordings import frames
 from lab.recordings.writer import BeingRecorded, NotRecordable
 from lab.ui.access import Place
 from lab.ui.alarms import Alarms
-from lab.ui.asking import Explainers
 from lab.ui.commands import CommandLog
+from lab.ui.component_queries import Explainers
 from lab.ui.jobs import Job, Jobs
 from lab.ui.live import Live
 from lab.ui.objects import Objects

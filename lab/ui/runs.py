@@ -16,7 +16,7 @@ from lab.recordings.format import COMMIT, SUFFIX, Meta
 from lab.recordings.reader import Recording
 from lab.recordings.writer import NotRecordable, Writer
 from lab.scenarios.decisions.decision import Decision
-from lab.scenarios.recorded import decisions_of
+from lab.scenarios.recording_summary import decisions_of
 from lab.ui import documents
 from lab.ui.lines import Entry
 from lab.ui.live import Live

@@ -21,8 +21,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from lab.recordings.reader import Recording
 from lab.ui import documents, static_files
 from lab.ui.alarms import Alarms
-from lab.ui.asking import Explainers
 from lab.ui.commands import CommandLog, perform
+from lab.ui.component_queries import Explainers
 from lab.ui.jobs import Jobs
 from lab.ui.live import Live
 from lab.ui.objects import Objects, as_yaml, limit_of, version_of

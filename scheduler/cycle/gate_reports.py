@@ -8,7 +8,7 @@ from scheduler.cache.pod_group_membership import group_of
 from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.calls import PodGroupStatusPatch, StatusPatch
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.framework.proposed import DelaysGateReport, ExplainsGate
+from scheduler.framework.proposal_points import DelaysGateReport, ExplainsGate
 from scheduler.framework.status import Status
 from scheduler.queue.preenqueue_status import Reporter, ReportRules
 from scheduler.queue.queued_pod import QueuedPod

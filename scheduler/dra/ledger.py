@@ -14,7 +14,7 @@ from enum import Enum
 from scheduler.dra.metrics import ClaimMetrics
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
 from services.api.meta import Key
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.reconcile.controller import Change
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask
 from services.api.lru import LRU
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.allocator import Allocator, Outcome
 from services.dra.pools import EVERY_NODE, Pool, Slices
 from services.dra.solution import Solution

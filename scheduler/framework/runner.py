@@ -27,7 +27,7 @@ from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registrat
 from scheduler.framework.failures import failure_of
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
-from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
+from scheduler.framework.proposal_points import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Forms, Remembered, Templates
 from scheduler.framework.timing import Observer

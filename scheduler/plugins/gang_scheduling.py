@@ -14,7 +14,7 @@ from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PODS_TO_ACTIVATE
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.proposal_points import PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.switches import GangSwitches
 from services.api.kinds.pod import Pod

@@ -13,7 +13,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
-from services.api.features.declared import missing, needed_to_schedule
+from services.api.features.declared_features import missing, needed_to_schedule
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, PodSpec
 from services.api.switches import EMULATED

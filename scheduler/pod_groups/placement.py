@@ -8,7 +8,7 @@ from scheduler.cache.cache import Assumption
 from scheduler.cycle.result import Result, ScheduleResult, Unschedulable
 from scheduler.entry import Handle
 from scheduler.framework.cycle_state import CycleError, CycleState
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.proposal_points import PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.queue.queued_pod import QueuedPod

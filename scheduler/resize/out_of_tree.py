@@ -18,7 +18,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.failures import failure_of
 from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.proposal_points import RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 from services.api.podresources import Amounts

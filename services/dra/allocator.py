@@ -15,7 +15,7 @@ import msgspec
 
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.resourceclaim import DEVICES_MAX, DeviceClaim, ResourceClaim
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.capacity import Consumption
 from services.dra.constraints import Constraint, constraint_for
 from services.dra.counters import Available, Counters

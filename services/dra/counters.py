@@ -7,7 +7,7 @@ Source: dra-core 3.3; upstream
 `checkAvailableCounters`.
 """
 
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.ids import CounterId, PoolId
 from services.dra.pools import Candidate, Pool
 

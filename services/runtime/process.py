@@ -28,7 +28,7 @@ from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
-from services.client.traced import TracedTransport
+from services.client.tracing_transport import TracedTransport
 from services.runtime import set_file
 from services.runtime.config import (
     EXIT_BUG,

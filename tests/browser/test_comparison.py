@@ -8,8 +8,8 @@ from axe_playwright_python.sync_playwright import Axe
 from lab.experiments.axis import ticks, time_ticks
 from lab.experiments.document import recording_name
 from lab.experiments.figures import Scale
+from lab.experiments.page_document import page_document
 from lab.experiments.run_page import RunPage
-from lab.experiments.shown import page_document
 from lab.recordings.format import SUFFIX
 from lab.scenarios.measures.register import MEASURES
 from lab.ui.result_page import comparison_page, runs_page

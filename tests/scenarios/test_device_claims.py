@@ -9,7 +9,7 @@ import pytest
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import parse_scenario
 from lab.scenarios.script.verbs import VERBS
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status")]

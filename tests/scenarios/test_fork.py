@@ -7,9 +7,9 @@ import pytest
 
 from lab.recordings.format import Parts
 from lab.recordings.reader import Recording
-from lab.scenarios.past import State, StateError, StoredObject, newest_moment, read_state, write_state
-from lab.scenarios.recorded import state_at
+from lab.scenarios.initial_state import State, StateError, StoredObject, newest_moment, read_state, write_state
 from lab.scenarios.recording import run_recorder
+from lab.scenarios.recording_summary import state_at
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import parse_scenario
 from lab.scenarios.script.verbs import VERBS

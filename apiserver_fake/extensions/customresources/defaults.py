@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.extensions.customresources import embedded
+from apiserver_fake.extensions.customresources import embedded_resources as embedded
 from apiserver_fake.extensions.customresources.causes import invalid
 from apiserver_fake.extensions.customresources.structural import Structural
 from apiserver_fake.registry.validation.formats import Cause

@@ -22,7 +22,7 @@ from apiserver_fake.extensions.customresources.causes import duplicate, invalid,
 from apiserver_fake.extensions.customresources.formats import is_known
 from apiserver_fake.extensions.customresources.names import dns_label, dns_subdomain, one_of
 from apiserver_fake.extensions.customresources.structural import Structural
-from apiserver_fake.extensions.customresources.typed import check_types
+from apiserver_fake.extensions.customresources.type_mistakes import check_types
 from apiserver_fake.registry.validation.formats import IMMUTABLE, Cause, Causes, forbidden, required
 from services.api.meta import Document
 from services.cel import rules, urls

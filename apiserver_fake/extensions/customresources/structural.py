@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.extensions.customresources import embedded, published, structurality
+from apiserver_fake.extensions.customresources import embedded_resources as embedded
+from apiserver_fake.extensions.customresources import openapi as published
+from apiserver_fake.extensions.customresources import structurality
 from apiserver_fake.extensions.customresources.causes import NO_PATH, invalid
 from apiserver_fake.extensions.customresources.lists import Lists
 from apiserver_fake.extensions.customresources.values import Pair, Values

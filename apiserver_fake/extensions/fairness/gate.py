@@ -34,7 +34,7 @@ from apiserver_fake.extensions.fairness.queue_set import (
 )
 from apiserver_fake.rates import Rate
 from apiserver_fake.registry.policy import Attributes
-from apiserver_fake.storage.decoded import Decoded
+from apiserver_fake.storage.decoded_records import Decoded
 from apiserver_fake.storage.records import Change, Record, Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import TooManyRequests

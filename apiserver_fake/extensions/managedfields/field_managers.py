@@ -8,6 +8,7 @@ apply, as upstream has it for objects of unknown history (decision 0030).
 from collections.abc import Callable
 from typing import Any
 
+from apiserver_fake.extensions.managedfields.comparison import Comparison, compare
 from apiserver_fake.extensions.managedfields.fieldset import LEAF, NOTHING, Fields
 from apiserver_fake.extensions.managedfields.managers import (
     UNKNOWN,
@@ -23,7 +24,6 @@ from apiserver_fake.extensions.managedfields.managers import (
     updated,
     without_managers,
 )
-from apiserver_fake.extensions.managedfields.typed import Comparison, compare
 from apiserver_fake.registry.catalogue import Kind
 from apiserver_fake.registry.managers import STATUS, Applied
 from apiserver_fake.registry.schema.schemas import Shape

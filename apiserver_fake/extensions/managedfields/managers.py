@@ -12,6 +12,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apiserver_fake.extensions.managedfields.comparison import (
+    Comparison,
+    compare,
+    fields_of,
+    is_declared,
+    merged,
+    pruned,
+    undeclared,
+)
 from apiserver_fake.extensions.managedfields.fieldset import (
     LEAF,
     NOTHING,
@@ -28,15 +37,6 @@ from apiserver_fake.extensions.managedfields.fieldset import (
     text_of,
     union,
     without_trees,
-)
-from apiserver_fake.extensions.managedfields.typed import (
-    Comparison,
-    compare,
-    fields_of,
-    is_declared,
-    merged,
-    pruned,
-    undeclared,
 )
 from apiserver_fake.registry.schema.schemas import Shape
 from apiserver_fake.registry.validation.formats import quoted

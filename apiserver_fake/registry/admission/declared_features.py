@@ -7,7 +7,7 @@ import msgspec
 
 from apiserver_fake.registry.errors import forbidden
 from apiserver_fake.registry.strategy import WriteContext
-from services.api.features.declared import missing, needed_to_update
+from services.api.features.declared_features import missing, needed_to_update
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 import msgspec
 import structlog
 
-from apiserver_fake.storage.decoded import Decoded
+from apiserver_fake.storage.decoded_records import Decoded
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError
 from services.api.meta import Document

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from lab.benchmarks.scheduler_perf import opcodes
-from lab.benchmarks.scheduler_perf.located import FileError, Located, load
+from lab.benchmarks.scheduler_perf.located_yaml import FileError, Located, load
 from lab.benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods, CreatePodSets, Op, Wrong
 
 DEFAULT_TOPIC: Final = "default"

@@ -16,7 +16,7 @@ from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Document, Key
 from services.api.seams import Random
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.allocator import Allocator
 from services.dra.pools import Slices
 from services.dra.solution import Solution, share_ids

@@ -19,7 +19,7 @@ from lab.benchmarks.algorithm import Algorithm, TooSlow
 from lab.benchmarks.running_mesh import rss_mib
 from lab.benchmarks.scheduler_perf.cluster import MB_OF_MIB, Failed, Unsupported, kind_of
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState
-from lab.benchmarks.scheduler_perf.typed import typed
+from lab.benchmarks.scheduler_perf.typed_values import typed
 from lab.benchmarks.workloads import documents
 from lab.benchmarks.workloads.documents import CREATED, NewObject
 from scheduler.framework.cycle_state import Diagnosis

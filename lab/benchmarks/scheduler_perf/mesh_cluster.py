@@ -13,7 +13,7 @@ import msgspec
 from lab.benchmarks.running_mesh import RunningMesh, follow_pods, many, rss_mib
 from lab.benchmarks.scheduler_perf.cluster import MB_OF_MIB, PRIORITY_CLASS, Failed, first_of, kind_of
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
-from lab.benchmarks.scheduler_perf.typed import typed
+from lab.benchmarks.scheduler_perf.typed_values import typed
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Random

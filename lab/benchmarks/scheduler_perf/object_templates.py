@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from lab.benchmarks.scheduler_perf.located import FileError, load
+from lab.benchmarks.scheduler_perf.located_yaml import FileError, load
 from services.api.meta import Document
 from services.kwok.stages.template_functions import FUNCTIONS, Function, shown
 from services.kwok.stages.templates import Dialect, Template, TemplateError

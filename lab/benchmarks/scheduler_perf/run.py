@@ -16,7 +16,7 @@ from lab.benchmarks.scheduler_perf.cluster import Cluster, Failed, Unsupported, 
 from lab.benchmarks.scheduler_perf.core_cluster import CoreCluster
 from lab.benchmarks.scheduler_perf.data_items import FORM, Comparison, DataItem
 from lab.benchmarks.scheduler_perf.executor import Executor, Measured, Progress
-from lab.benchmarks.scheduler_perf.located import FileError
+from lab.benchmarks.scheduler_perf.located_yaml import FileError
 from lab.benchmarks.scheduler_perf.mesh_cluster import MeshCluster
 from lab.benchmarks.scheduler_perf.object_templates import template_at
 from services.api.identity import ADMIN

@@ -94,7 +94,7 @@ def bench_file(options: PerfOptions, config: str, progress: Progress) -> int:
     """Run the workloads of a file that the options choose; return the exit code. Raises: KeyboardInterrupt, with what
     was measured so far written and printed."""
     from lab.benchmarks.scheduler_perf import cases, run
-    from lab.benchmarks.scheduler_perf.located import FileError
+    from lab.benchmarks.scheduler_perf.located_yaml import FileError
     from lab.benchmarks.scheduler_perf.selection import Unselected
 
     Switches.parse(options.assignments)  # a wrong one is refused before anything starts

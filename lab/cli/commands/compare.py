@@ -22,14 +22,14 @@ from lab.cli.running_mesh import running_mesh, running_mesh_options
 from lab.cli.scenario_files import SCENARIO, called
 from lab.cli.sweep import RunsBar, sweep_options, workers_of
 from lab.experiments.arms import Arm, parse_arms
-from lab.experiments.asked import Asked
 from lab.experiments.comparison import comparison_of
+from lab.experiments.comparison_request import Asked
 from lab.experiments.document import ArmRun, Comparison, Provenance, document_of
 from lab.experiments.execution import ArmJob, run_arm, run_arm_showing
 from lab.experiments.picture import picture as drawn
 from lab.experiments.record import Header, Record, RecordError
 from lab.experiments.views import csv_rows, markdown, text
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.processes.foreign_mesh import refusal
 from lab.scenarios.revision import revision
 from lab.scenarios.run import load_scenario, measures_of, plan_of

@@ -13,7 +13,7 @@ from lab.cli.mesh_api import Objects
 from lab.cli.output import EXIT_FAILED, EXIT_OK, arms_set_option, fail, output_option, print_json, refusing
 from lab.cli.recording import runs_folder_option
 from lab.cli.sources import kind_named, objects_of, opened, source_options
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.recordings.format import META, SUFFIX
 from lab.runs.folder import RunsFolder, Unreadable
 from lab.runs.record import UnknownRun, is_version
@@ -102,7 +102,7 @@ def _of_arms(
     """Simulate the file in both arms."""
     from lab.cli.run_difference import Side
     from lab.experiments.arms import parse_arms
-    from lab.runs.again import decided
+    from lab.runs.repeat import decided
     from lab.scenarios.run import load_scenario
 
     if len(arms) != 2 or len(targets) != 1:
@@ -143,7 +143,7 @@ def _of_recordings(targets: tuple[str, ...]) -> "tuple[Side, Side]":
 
 def _recorded(path: Path) -> "Side":
     from lab.cli.run_difference import Side
-    from lab.scenarios.recorded import decisions_of
+    from lab.scenarios.recording_summary import decisions_of
 
     with opened(path) as recording:
         meta, decisions = recording.meta, decisions_of(recording)
@@ -183,7 +183,7 @@ def _of_runs(targets: tuple[str, ...], runs: str, quiet: bool) -> "tuple[Side, S
 def _side(folder: RunsFolder, name: str, quiet: bool) -> "Side":
     """Return one run: as it is kept, or made again. Raises: UnknownRun, Unreadable."""
     from lab.cli.run_difference import Side
-    from lab.runs.again import NotAgain, decided_again, since, wanted_of
+    from lab.runs.repeat import NotAgain, decided_again, since, wanted_of
 
     record, arm, seed = folder.named(name)
     origin = {

@@ -144,7 +144,7 @@ class _Read:
 
 
 def _of_run(runs: str, name: str) -> tuple[Iterator[Line], float]:
-    from lab.runs.again import NotAgain, events_of, is_kept, other_code
+    from lab.runs.repeat import NotAgain, events_of, is_kept, other_code
 
     folder = RunsFolder(Path(runs))
     with refusing(UnknownRun, Unreadable):

@@ -15,7 +15,7 @@ import msgspec
 from lab.cli.output import EXIT_FAILED, EXIT_OK, fail, no_mesh, output_option, print_json, print_table, refusing
 from lab.cli.scenario_files import SCENARIO
 from lab.cli.sources import opened, recording_of, source_options
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.runtime.mesh_directory import read_state
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _explained(data: Path, asked: Asked) -> list[dict[str, Any]]:
 
 def _recorded(path: Path, at: int | None, asked: Asked) -> list[dict[str, Any]]:
     """Return what a recording says of each pod, or of the queue, at a version."""
-    from lab.scenarios.recorded import explained, known_pods, queue_at
+    from lab.scenarios.recording_summary import explained, known_pods, queue_at
 
     with opened(path) as recording:
         first, last = recording.rv_range

@@ -21,7 +21,7 @@ from lab.cli.output import (
 )
 from lab.cli.scenario_files import SCENARIO
 from lab.cli.sweep import workers_option
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.explore.diagram import held, short, steps_of, text_diagram
 from lab.explore.moments import Event, EventError, nameable, parse_event
 from lab.explore.picture import svg_diagram

@@ -24,7 +24,7 @@ from lab.exchange.reading import Source
 from lab.exchange.recorder import LEFT_OUT, Recorder
 from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.runtime.real import RealClock
 
 EPILOG = """\

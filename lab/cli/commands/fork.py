@@ -25,8 +25,8 @@ from lab.cli.output import (
 )
 from lab.cli.results import show_result
 from lab.cli.scenario_files import SCENARIO
-from lab.experiments.words import counted
-from lab.scenarios.past import PODS, State, StateError, write_state
+from lab.experiments.wording import counted
+from lab.scenarios.initial_state import PODS, State, StateError, write_state
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from lab.scenarios.script.value_types import parse_duration

@@ -41,8 +41,8 @@ from lab.exchange.rest.kubeconfig import read_access
 from lab.exchange.rules import Rules
 from lab.exchange.spool import Spool
 from lab.exchange.stream import Change, Placed, Refused, Stream
-from lab.experiments.words import counted
-from lab.scenarios.past import StateError
+from lab.experiments.wording import counted
+from lab.scenarios.initial_state import StateError
 from services.api.errors import BadRequest, UnknownOutcome
 from services.api.meta import Document, metadata_of
 from services.api.resources import resource_of_kind

@@ -14,7 +14,7 @@ from lab.cli.groups import Group
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, print_json, refusing
 from lab.exchange.format import Reading, open_stream
 from lab.exchange.stream import Refused
-from lab.scenarios.past import StateError
+from lab.scenarios.initial_state import StateError
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key, Resource, metadata_of
 from services.api.resources import resource_of_kind, resources

@@ -21,11 +21,11 @@ from lab.exchange.format import format_named
 from lab.exchange.recorder import LEFT_OUT, Recorder
 from lab.exchange.rest.kubeconfig import Access
 from lab.exchange.stream import Refused
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.recordings.format import Meta
 from lab.recordings.live import record_mesh
 from lab.recordings.writer import NotRecordable, Writer
-from lab.scenarios.past import StateError
+from lab.scenarios.initial_state import StateError
 from lab.scenarios.revision import revision
 from lab.scenarios.script.value_types import parse_duration
 from services.api.times import format_time

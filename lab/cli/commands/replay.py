@@ -56,7 +56,7 @@ from lab.exchange.reading import Source
 from lab.exchange.rules import Counted, Rules
 from lab.exchange.stream import Refused, Stream
 from lab.exchange.traces.lifecycles import LifecycleGate
-from lab.scenarios.past import StateError
+from lab.scenarios.initial_state import StateError
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.play_verbs import read_speed
 from lab.scenarios.script.scenario import ScriptError

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.api.times import format_time
 from services.runtime.rotation import FOLDER, change_authority, held, renew, wait_until_used
 

@@ -27,7 +27,7 @@ from lab.cli.results import show_result
 from lab.cli.running_mesh import running_mesh, running_mesh_options
 from lab.cli.scenario_files import SCENARIO
 from lab.cli.sweep import SHOWN_MAX, failures, show, sweep, sweep_options
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.explore.recorder import Recorder, Trial
 from lab.explore.replay import ReplayError, read_replay
 from lab.runs.record import Origin, RunRecord

@@ -16,8 +16,8 @@ from lab.exchange.rules import NODES, prepared
 from lab.exchange.rules import Rules as LoadRules
 from lab.exchange.scale import LABEL, ScaledResource, planned, read_resources, resource_named
 from lab.exchange.stream import Refused
-from lab.experiments.words import counted
-from lab.scenarios.past import StateError, defined_by
+from lab.experiments.wording import counted
+from lab.scenarios.initial_state import StateError, defined_by
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.customresourcedefinition import DEFINITIONS, CustomResourceDefinition, defined_resource
 from services.api.meta import Document, Key, Resource, key_of, metadata_of

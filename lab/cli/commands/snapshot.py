@@ -7,7 +7,7 @@ import msgspec
 
 from lab.cli.groups import Group
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table, refusing
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 
 EPILOG = """\
 \b
@@ -41,7 +41,7 @@ def save_command(name: str, data: Path, output: str) -> int:
     """
     from lab.cli.mesh_state import state_of
     from lab.cli.snapshots import SnapshotError, place_of, save
-    from lab.scenarios.past import StateError
+    from lab.scenarios.initial_state import StateError
 
     with refusing(SnapshotError, StateError):
         path = place_of(data, name)
@@ -128,7 +128,7 @@ def export_command(name: str, format_name: str, path: Path, has_secrets: bool, d
     from lab.cli.snapshots import SnapshotError, about_of, place_of
     from lab.exchange.recorder import without_values
     from lab.exchange.stream import Refused
-    from lab.scenarios.past import StateError
+    from lab.scenarios.initial_state import StateError
 
     with refusing(SnapshotError, StateError, Refused):
         place = place_of(data, name)

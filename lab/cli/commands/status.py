@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.api.times import duration, format_time, parse_time
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.control import NoAnswer, ask

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lab.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.runtime.config import StartError
 
 FOLDER = "apiserver"

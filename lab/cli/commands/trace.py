@@ -12,7 +12,7 @@ from lab.cli.scenario_files import SCENARIO
 from lab.cli.sources import opened, recording_of, source_options
 from lab.experiments.trace_page import TracePage, traces_of
 from lab.experiments.waterfall_picture import svg_picture
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.run import load_scenario, simulate
 from lab.scenarios.script.scenario import ScriptError
 from lab.scenarios.traces.document import document

@@ -16,7 +16,7 @@ import click
 from lab.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, data_option, fail, takes
 from lab.cli.recording import RUNS_DEFAULT, RUNS_VARIABLE
 from lab.cli.scenario_files import FOLDER, shipped
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 
 if TYPE_CHECKING:
     from lab.ui.access import Place

@@ -13,7 +13,7 @@ import click
 
 from lab.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option, takes
 from lab.cli.up_options import DEFAULT_AUDIT, UpOptions
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.simulator.config import PORT as SIMULATOR_PORT
 from services.api.switches import SwitchError
 from services.runtime.config import MeshError

@@ -7,7 +7,7 @@ import click
 
 from lab.cli.output import EXIT_OK, EXIT_USAGE, fail, print_json, print_table, terminal_width, write_file
 from lab.cli.tables import hanging
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from lab.scenarios.script import editors, reference
 from lab.scenarios.script.declaration import Declaration, Option
 from lab.scenarios.script.expectation import OPERATORS, PATHS

@@ -26,7 +26,7 @@ from lab.exchange.reading import Source
 from lab.exchange.rest.kubeconfig import Access, read_access
 from lab.exchange.rules import owners_of
 from lab.exchange.stream import Placed, Refused, Stream
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 from services.api.identity import ADMIN, Identity
 from services.api.wire import Api
 from services.client.client import Client

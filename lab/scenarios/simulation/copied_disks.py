@@ -9,9 +9,9 @@ from apiserver_fake.storage.records import Kept
 from kubelet.agent.journal import files_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.records import PodRecord
-from kubelet.runtime.reported import reported_record
+from kubelet.runtime.runtime_state import reported_record
 from kubelet.view import KubeletPod
-from lab.scenarios.past import PODS, State
+from lab.scenarios.initial_state import PODS, State
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Document, Key
 from services.dra.pod_claims import claim_keys

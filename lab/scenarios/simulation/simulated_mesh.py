@@ -27,8 +27,8 @@ from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from lab.scenarios.corruption import corrupted
+from lab.scenarios.initial_state import State
 from lab.scenarios.mesh import MeshPlan, NotPossible, Site
-from lab.scenarios.past import State
 from lab.scenarios.simulation.copied_disks import node_files, store_files
 from lab.scenarios.simulation.disk import DiskImage, SimDisk
 from lab.scenarios.simulation.lifetime import Aside, Lifetime, LivingLog, SimClock
@@ -45,7 +45,7 @@ from services.api.wire import Api
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.client.traced import TracedTransport
+from services.client.tracing_transport import TracedTransport
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.controllers.wiring import without_rest

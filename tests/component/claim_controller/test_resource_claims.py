@@ -2,7 +2,7 @@
 
 import pytest
 
-from claim_controller.resourceclaim.generated import generate_name
+from claim_controller.resourceclaim.claims_from_templates import generate_name
 from lab.scenarios.simulation import simloop
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.registry.raw import check_raw, raw_plan
-from kubelet.runtime import reported as kubelets
+from kubelet.runtime import runtime_state as kubelets
 from lab.exchange.format import Reading, open_stream
 from lab.exchange.load import Loader
 from lab.exchange.player import AS_FAST_AS_POSSIBLE, Player

@@ -7,7 +7,7 @@ from claim_controller.resourceclaim.controller import ClaimController
 from kubelet.dra.manager import ClaimManager
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 CLAIMS = EXPERIMENTS / "claims"

@@ -3,7 +3,7 @@
 import pytest
 
 from lab.benchmarks.scheduler_perf import cases
-from lab.benchmarks.scheduler_perf.located import FileError, load
+from lab.benchmarks.scheduler_perf.located_yaml import FileError, load
 from lab.benchmarks.scheduler_perf.object_templates import ObjectTemplate
 from lab.benchmarks.scheduler_perf.opcodes import OPCODES, CreatePods
 from lab.benchmarks.scheduler_perf.run import uses_claim_templates

@@ -8,7 +8,7 @@ from lab.benchmarks.scheduler_perf.cases import LabelValues, MetricsCollectorCon
 from lab.benchmarks.scheduler_perf.collectors import Throughput
 from lab.benchmarks.scheduler_perf.data_items import DataItem
 from lab.benchmarks.scheduler_perf.pods import Pods, PodState, SeenPod
-from lab.benchmarks.scheduler_perf.typed import typed
+from lab.benchmarks.scheduler_perf.typed_values import typed
 from services.api.meta import Key
 from services.telemetry.exposition import exposition
 from services.telemetry.metrics import Histogram, Metrics, gauge, histogram

@@ -11,7 +11,7 @@ import pytest
 
 from lab.cli import sweep
 from lab.cli.commands import compare
-from lab.experiments import asked
+from lab.experiments import comparison_request as asked
 from lab.experiments.document import ArmRun, Run, read_document
 from lab.experiments.record import Record
 from lab.scenarios.processes.foreign_mesh import Access

@@ -34,7 +34,7 @@ from services.api.kinds.resourceslice import (
     ResourceSliceSpec,
 )
 from services.api.meta import ObjectMeta
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.allocator import Allocator
 from services.dra.features import Features
 from services.dra.pools import Slices

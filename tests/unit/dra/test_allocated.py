@@ -5,7 +5,7 @@ import random
 import pytest
 
 from services.api.kinds.resourceclaim import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 
 D = "gpu.example"
 

@@ -9,7 +9,7 @@ from lab.experiments.document import SCHEMA, DocumentError, SwitchRow, document_
 from lab.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
 from lab.experiments.figures import described, in_order, label_of, scale_of
 from lab.experiments.headline import NONE_OF, RANKS
-from lab.experiments.shown import shown
+from lab.experiments.page_document import shown
 from lab.experiments.views import markdown, text
 from lab.scenarios.measures.history import PodHistory
 from lab.scenarios.measures.register import MEASURES, Measure

@@ -13,10 +13,10 @@ import pytest
 from lab.experiments.axis import TICKS_MAX, ticks, time_ticks
 from lab.experiments.bands import POINTS, bands_of, thinned
 from lab.experiments.document import read_document
+from lab.experiments.page_document import page_document, shown
 from lab.experiments.picture import picture
-from lab.experiments.plain import plain
 from lab.experiments.plots import DASHES, SIGNS, Frame
-from lab.experiments.shown import page_document, shown
+from lab.experiments.static_html import plain
 from lab.experiments.style import ARMS, COMPONENTS, GRAPHICS, LINE, PAPER, TEXTS, of_svg
 from lab.experiments.views import csv_rows, markdown, table, text
 from tests.unit.experiments.runs import FAIL, A, B, a_failed_run, a_run, compared, seeds_of

@@ -4,8 +4,8 @@ import pytest
 
 from lab.recordings.format import Parts
 from lab.scenarios.absent_parts import absent_parts
+from lab.scenarios.initial_state import State, StoredObject
 from lab.scenarios.mesh import MeshPlan
-from lab.scenarios.past import State, StoredObject
 from services.api.switches import Switches
 from services.runtime.components import Schedulers
 

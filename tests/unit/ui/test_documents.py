@@ -7,7 +7,7 @@ from lab.recordings.format import Meta
 from lab.recordings.reader import Recording
 from lab.recordings.recorded_api import NOT_RECORDED, RecordedApi
 from lab.recordings.writer import Writer
-from lab.scenarios.recorded import decisions_of
+from lab.scenarios.recording_summary import decisions_of
 from lab.ui import documents
 from services.api.errors import Expired, NotFound
 from tests.unit.recordings.histories import History, node, pod

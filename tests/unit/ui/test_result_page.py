@@ -8,7 +8,7 @@ import re
 import msgspec
 import pytest
 
-from lab.experiments.shown import page_document
+from lab.experiments.page_document import page_document
 from lab.recordings.format import SUFFIX
 from lab.ui import result_page
 from lab.ui.page import write_page

@@ -1,5 +1,5 @@
 // The document of a comparison (lab/experiments/document.py) as rows, and its bands as lines. Pure. What is said of figures stands in the
-// document's `shown` (lab/experiments/shown.py), so that the page, a terminal and a pull request say the same.
+// document's `shown` (lab/experiments/page_document.py), so that the page, a terminal and a pull request say the same.
 
 /** A value as its measure is written; the words around it are the document's. @param {number|null|undefined} value @param {{factor: number, unit: string, digits: number}} scale */
 export function scaled(value, {factor, unit, digits}) {

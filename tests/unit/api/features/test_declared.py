@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from services.api.features import declared as ndf
-from services.api.features.declared import Feature, KubeletConfiguration
+from services.api.features import declared_features as ndf
+from services.api.features.declared_features import Feature, KubeletConfiguration
 from services.api.kinds.pod import Pod
 from services.api.switches import Switches
 

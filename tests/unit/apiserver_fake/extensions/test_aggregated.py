@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from apiserver_fake.extensions.aggregated.served import answer
+from apiserver_fake.extensions.aggregated.answers import answer
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, MethodNotAllowed
 from services.api.metrics.apis import COMPONENT_STATUSES

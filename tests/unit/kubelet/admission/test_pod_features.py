@@ -4,8 +4,8 @@ import pytest
 
 from kubelet.admission.features import NodeFeatures
 from kubelet.managers.allocation import Rejection
-from services.api.features.declared import HOST_USERS as HOST_USERS_FEATURE
-from services.api.features.declared import RESTART_ALL
+from services.api.features.declared_features import HOST_USERS as HOST_USERS_FEATURE
+from services.api.features.declared_features import RESTART_ALL
 
 APP_ARMOR = {"appArmorProfile": {"type": "RuntimeDefault"}}
 STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kubelet.runtime.records import ContainerRecord
-from kubelet.runtime.reported import reported_record, taken_over
+from kubelet.runtime.runtime_state import reported_record, taken_over
 from services.api.kinds.pod import BEGAN
 
 BASE_S = 1_767_225_600.0

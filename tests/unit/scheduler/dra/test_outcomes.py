@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.dra.outcomes import KINDS_KEPT, Outcomes
 from services.api.kinds.resourceclaim import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
-from services.dra.allocated import Allocated
+from services.dra.allocated_devices import Allocated
 from services.dra.allocator import Allocator
 from services.dra.pools import Slices
 from services.dra.requests import AllocationError

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apiserver_fake.extensions.managedfields.comparison import compare
 from apiserver_fake.extensions.managedfields.managers import (
     APPLY,
     UPDATE,
@@ -15,7 +16,6 @@ from apiserver_fake.extensions.managedfields.managers import (
     updated,
     without_managers,
 )
-from apiserver_fake.extensions.managedfields.typed import compare
 from apiserver_fake.registry.schema.schemas import shape_of
 from services.api.errors import ApiError, BadRequest, Conflict
 from services.api.times import format_time

@@ -2,8 +2,15 @@
 
 import pytest
 
+from apiserver_fake.extensions.managedfields.comparison import (
+    compare,
+    fields_of,
+    is_declared,
+    merged,
+    pruned,
+    undeclared,
+)
 from apiserver_fake.extensions.managedfields.fieldset import of, paths
-from apiserver_fake.extensions.managedfields.typed import compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.registry.schema.schemas import shape_of
 
 POD, DEPLOYMENT, SERVICE = shape_of("v1", "Pod"), shape_of("apps/v1", "Deployment"), shape_of("v1", "Service")

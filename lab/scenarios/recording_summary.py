@@ -9,7 +9,7 @@ from lab.recordings.reader import Recording
 from lab.recordings.redaction import SECRETS
 from lab.recordings.rows import POOLS
 from lab.scenarios.decisions.decision import SCHEDULER_EVENTS, Decision, Decisions
-from lab.scenarios.past import State, StateError, StoredObject
+from lab.scenarios.initial_state import State, StateError, StoredObject
 
 LEFT_OUT: Final = "would_fit_if and wakes_on, which only a scheduler that runs can find out"
 NOT_SCORED: Final = "rejected, scores and final: the event log, from which this is, names only the plugins"

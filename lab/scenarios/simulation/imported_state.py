@@ -21,7 +21,7 @@ from lab.exchange.load import Loaded, Loader
 from lab.exchange.reading import Source
 from lab.exchange.rules import Rules
 from lab.exchange.stream import Placed, Refused
-from lab.scenarios.past import State, StoredObject
+from lab.scenarios.initial_state import State, StoredObject
 from lab.scenarios.script.scenario import Begin, Scenario, ScriptError
 from lab.scenarios.script.streams import WALL_S, source_of
 from lab.scenarios.simulation import simloop

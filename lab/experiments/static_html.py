@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from lab.experiments.document import Comparison
-from lab.experiments.shown import note_text, paragraphs
+from lab.experiments.page_document import note_text, paragraphs
 from lab.experiments.views import folded, pods_lines, problems, provenance_lines, switch_rows, table
 
 PROBLEMS_MAX = 40

@@ -22,7 +22,7 @@ from lab.experiments.views import (
     seeds_text,
     value_text,
 )
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 
 PROBLEMS_MAX: Final = 40
 NOTE_OF_SEEDS: Final = (

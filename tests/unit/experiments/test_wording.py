@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.experiments.words import counted
+from lab.experiments.wording import counted
 
 
 @pytest.mark.parametrize(

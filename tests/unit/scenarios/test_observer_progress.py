@@ -3,7 +3,7 @@
 import pytest
 
 from lab.scenarios.measures.history import History, PodHistory
-from lab.scenarios.seen import Ending, PodCommits, Seen
+from lab.scenarios.observer_progress import Ending, PodCommits, Seen
 from services.telemetry.eventlog import Line
 
 
