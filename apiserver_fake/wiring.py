@@ -24,7 +24,6 @@ from services.api.switches import Switches
 from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
-from services.runtime.serving_tls import ServingTls
 from services.telemetry import kernel
 from services.telemetry.metrics import Samples
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from apiserver_fake.extensions.fairness.gate import FairDispatch
     from apiserver_fake.extensions.points import Definitions
     from apiserver_fake.registry.controlplane.server_endpoints import ServerEndpoints
+    from services.runtime.serving_tls import ServingTls
 
 
 GIVEN_BACK_S, GIVEN_BACK_BYTES = 30.0, 8 << 20
@@ -269,7 +269,7 @@ def _text_of(path: str) -> str:
     return Path(path).read_text()
 
 
-def tls_of(config: ApiServerConfig) -> ServingTls | None:
+def tls_of(config: ApiServerConfig) -> "ServingTls | None":
     """Return what the REST endpoint serves with, and with --security strict the gRPC one, None for plain connections.
 
     Raises: StartError naming what is missing or cannot be used.
@@ -282,6 +282,8 @@ def tls_of(config: ApiServerConfig) -> ServingTls | None:
     is_strict = config.security == "strict"
     certificate, key, client_authority = (Path(path) if path else None for path in given.values())
     if certificate is not None and key is not None:
+        from services.runtime.serving_tls import ServingTls
+
         if is_strict and client_authority is None:
             raise StartError("--security strict without --client-ca-file", EXIT_USAGE)
         return ServingTls(certificate, key, client_authority)

@@ -32,11 +32,11 @@ from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_DEPOSED, EXIT_USAGE, StartError
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
 from services.runtime.health import Handler, HealthServer, HttpRequest, HttpResponse, path_pattern
-from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.telemetry.metrics import Samples
 
 if TYPE_CHECKING:
     from kubelet.agent.metric_pages import MetricPages
+    from services.runtime.serving_tls import ServingTls
 
 ROUTES: Final = (
     "/containerLogs/{namespace}/{pod}/{container}",
@@ -102,6 +102,8 @@ class KubeletProcess:
         if is_api_server(caller.peer):
             return None
         node = self.agents[0].name if len(self.agents) == 1 else ""
+        from services.runtime.serving_tls import identity_of_peer
+
         return await self._delegation.refusal(caller, identity_of_peer(caller.peer), rights_on_nodes(caller, node))
 
     def _kwok_changed(self) -> None:
@@ -242,7 +244,7 @@ def is_api_server(peer: dict[str, Any] | None) -> bool:
     return ("commonName", API_SERVER_AS_CLIENT) in named
 
 
-def endpoint_tls(config: KubeletConfig) -> ServingTls:
+def endpoint_tls(config: KubeletConfig) -> "ServingTls":
     """Return what the endpoint serves with. Raises: StartError naming what is missing or cannot be read."""
     needed = {
         "--tls-private-key-file": config.tls_private_key_file,
@@ -252,6 +254,8 @@ def endpoint_tls(config: KubeletConfig) -> ServingTls:
     if missing := [flag for flag, value in needed.items() if not value]:
         raise StartError(f"--tls-cert-file without {' and '.join(missing)}", EXIT_USAGE)
     files = (config.tls_cert_file, config.tls_private_key_file, config.client_ca_file)
+    from services.runtime.serving_tls import ServingTls  # gRPC and certificates, which a simulation does not need
+
     return ServingTls(*map(Path, files), endpoint="the kubelet's endpoint")
 
 

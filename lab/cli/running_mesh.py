@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from lab.cli.output import fail
+from lab.scenarios.processes.access import Access
 from lab.scenarios.processes.containers import Containers
-from lab.scenarios.processes.foreign_mesh import Access
 from lab.scenarios.processes.mesh_switches import FOLDER, EnginePlace, MeshSwitches, VolumePlace
 from services.runtime.components import HEALTH_PORT
 from services.runtime.config import MeshError

@@ -38,12 +38,12 @@ from services.kwok.documents import STAGE, KwokError, load
 from services.kwok.stages.document import StageError, load_stages
 from services.kwok.stages.rights import rights_of
 from services.runtime.certificates import AUTHORITY_LIFE
-from services.runtime.components import Schedulers
+from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.credentials import FOLDER, PAGE_TOKEN_FILE
 from services.runtime.real import write_atomically
 from services.runtime.roles import read_role
-from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
+from services.runtime.supervisor import MeshOptions, Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30

@@ -11,7 +11,7 @@ from lab.experiments.document import SwitchRow, recording_name
 from lab.experiments.execution import ArmJob
 from lab.experiments.record import Header
 from lab.recordings.format import SUFFIX
-from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.processes.access import Access
 from lab.scenarios.revision import revision
 from lab.scenarios.script.scenario import Scenario
 from services.api.switches import REGISTER, Switches

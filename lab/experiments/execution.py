@@ -11,7 +11,7 @@ from lab.experiments.decisions import DecisionsDigest
 from lab.experiments.document import ArmRun, Run
 from lab.experiments.fates import fate_of
 from lab.recordings.writer import NotRecordable
-from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder, run_recorder
 from lab.scenarios.result import RunResult
 from lab.scenarios.run import load_scenario, run_against, run_as_processes, simulate

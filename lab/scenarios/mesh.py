@@ -20,8 +20,7 @@ from services.client.link_faults import HEALTHY, LinkFaults
 from services.kwok.documents import STAGE, load
 from services.kwok.stages.document import load_stages
 from services.kwok.stages.rights import rights_of
-from services.runtime.components import CLAIM_CONTROLLER, Schedulers, component_of
-from services.runtime.supervisor import block_sizes
+from services.runtime.components import CLAIM_CONTROLLER, Schedulers, block_sizes, component_of
 
 
 class NotPossible(ValueError):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 import msgspec
 
@@ -27,8 +27,7 @@ from lab.scenarios.measures.scenario_measures import FinishedRun, Stated, stated
 from lab.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from lab.scenarios.observer import RESOURCES, Observer
 from lab.scenarios.observer_progress import Ending, PodCommits
-from lab.scenarios.processes.foreign_mesh import Access, ForeignMesh
-from lab.scenarios.processes.process_mesh import ProcessMesh
+from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder
 from lab.scenarios.result import RunResult
 from lab.scenarios.runner import Progress, ScenarioRun, run_scenario
@@ -56,6 +55,9 @@ from services.telemetry import logs
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
+
+if TYPE_CHECKING:
+    from lab.scenarios.processes.process_mesh import ProcessMesh
 
 COUNTS: Final = "I33"
 """What a run counts of pods is what the store committed."""
@@ -318,7 +320,9 @@ def run_as_processes(
     if recorder is not None:
         recorder.made_of(plan)
 
-    async def run_it(data_dir: Path | None) -> tuple[ProcessMesh, ScenarioRun]:
+    async def run_it(data_dir: Path | None) -> "tuple[ProcessMesh, ScenarioRun]":
+        from lab.scenarios.processes.process_mesh import ProcessMesh  # gRPC and TLS, which a simulation does not need
+
         mesh = ProcessMesh(
             plan, identities=_identities(scenario), data_dir=data_dir, on_line=take, resource=plan.origin
         )
@@ -383,6 +387,8 @@ def run_against(
     auditor, measured, started = Auditor(plan.switches), _Measured(scenario), time.perf_counter()
 
     async def run_it() -> ScenarioRun:
+        from lab.scenarios.processes.foreign_mesh import ForeignMesh
+
         mesh = ForeignMesh(plan, access)
         # A server remembers the requests of earlier runs.
         chance = seeded_random(None)

@@ -120,3 +120,12 @@ class Schedulers:
         is_elected = self.elect and not is_alone
         replicas = [SchedulerProcess(name, is_elected=is_elected, config=self.config) for name in names]
         return (*replicas, *(SchedulerProcess(f"scheduler-{name}", name) for name in self.others))
+
+
+HOSTS_DEFAULT: Final = 3
+
+
+def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
+    """Return how many nodes each host gets, as equal as can be; `hosts` 0 means at most three."""
+    count = min(hosts or HOSTS_DEFAULT, nodes)
+    return [nodes // count + (i < nodes % count) for i in range(count)] if count else []

@@ -30,6 +30,7 @@ from services.runtime.components import (
     CLAIM_CONTROLLER,
     SIMULATOR_API,
     Schedulers,
+    block_sizes,
     component_of,
     driver_name,
     drivers_of,
@@ -59,7 +60,6 @@ KUBELET_PORTS = range(20_000, 32_768)
 STATE_PERIOD_S = 2.0
 RENEWAL_PERIOD_S = 60.0
 """How often certificates are looked at, or every tenth of their life."""
-HOSTS_DEFAULT = 3
 NODE_PREFIX = "node-"
 """What the names of nodes that are not defined one by one begin with."""
 TELEMETRY_FOLDERS = ("events", "spans", "logs")
@@ -118,12 +118,6 @@ class MeshOptions:
     schedulers: Schedulers = field(default_factory=Schedulers)
     resource: Mapping[str, str] = field(default_factory=dict)
     simulator_api: tuple[str, ...] | None = None
-
-
-def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
-    """Return how many nodes each host gets, as equal as can be; `hosts` 0 means at most three."""
-    count = min(hosts or HOSTS_DEFAULT, nodes)
-    return [nodes // count + (i < nodes % count) for i in range(count)] if count else []
 
 
 SCALED = "scaled"

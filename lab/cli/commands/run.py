@@ -31,7 +31,7 @@ from lab.experiments.wording import counted
 from lab.explore.recorder import Recorder, Trial
 from lab.explore.replay import ReplayError, read_replay
 from lab.runs.record import Origin, RunRecord
-from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.processes.access import Access
 from lab.scenarios.recording import RunRecorder
 from lab.scenarios.result import RunResult
 from lab.scenarios.run import load_scenario, run_against, run_as_processes, run_job, simulate

@@ -6,12 +6,13 @@
 The first is an expression in CEL (`expression`), the second is a package's (`packages`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lab.scenarios.measures.entry import MeasureEntry
-from lab.scenarios.measures.expression import Expression, parse_measure, plurals
 from lab.scenarios.measures.history import History, PodHistory
 from lab.scenarios.measures.packages import package_measure
 from lab.scenarios.measures.placement import Placement
@@ -19,7 +20,9 @@ from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded, Wanted
 from lab.scenarios.measures.register import Measure
 from services.api.resources import resources
-from services.cel.values import EvaluationError
+
+if TYPE_CHECKING:
+    from lab.scenarios.measures.expression import Expression
 
 _TIMES: Final = {
     "bound": "bound_s",
@@ -50,6 +53,8 @@ class Stated:
 
 
 def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]) -> Wanted:
+    from lab.scenarios.measures.expression import plurals
+
     def wire(names: Iterable[str]) -> frozenset[str]:
         return frozenset(plurals()[name] for name in names)
 
@@ -61,6 +66,9 @@ def stated(text: str, followed: Callable[[str], bool]) -> Stated:
 
     Raises: ValueError that names the measure, the word and what is legal.
     """
+    # Only here: CEL is large, and few scenarios state measures.
+    from lab.scenarios.measures.expression import parse_measure
+
     measure, expression = parse_measure(text)
     found: Stated
     if expression is None:
@@ -121,6 +129,8 @@ class FinishedRun:
         return self.recorded.lines(event, self.started_s)
 
     def _followed(self, plural: str) -> str:
+        from lab.scenarios.measures.expression import plurals
+
         name = plurals().get(plural, plural)
         if name not in self.recorded.followed:
             raise ValueError(f"it reads {plural!r}, which it does not declare in `objects`")
@@ -151,7 +161,11 @@ class FinishedRun:
         """Return the figures by name, and why there is none of those that could not be computed."""
         found: dict[str, float | None] = {}
         errors: dict[str, str] = {}
-        for each in measures:
+        if not (chosen := tuple(measures)):
+            return found, errors
+        from services.cel.values import EvaluationError
+
+        for each in chosen:
             name = each.measure.name
             found[name] = None
             try:
@@ -163,7 +177,7 @@ class FinishedRun:
         return found, errors
 
     def _value(self, how: Expression | MeasureEntry) -> float | None:
-        if isinstance(how, Expression):
+        if not isinstance(how, MeasureEntry):
             return how.value(self._variables(how))
         found: Any = how.compute(self)
         if found is None:

@@ -18,7 +18,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +26,10 @@ import msgspec
 from kubelet.agent.node_files import path_of
 from lab.scenarios.mesh import MeshPlan, NotPossible, Progress, Site
 from lab.scenarios.observer import RESOURCES
-from lab.scenarios.processes.containers import Container, Containers
+from lab.scenarios.processes.access import Access
+from lab.scenarios.processes.containers import Container
 from lab.scenarios.processes.mesh_switches import COMPONENTS as SWITCHED
-from lab.scenarios.processes.mesh_switches import MeshSwitches, wanted_by
+from lab.scenarios.processes.mesh_switches import wanted_by
 from lab.scenarios.processes.newest_version import newest_version
 from lab.scenarios.processes.nodes_ready import nodes_ready
 from services.api.errors import ApiError, Forbidden, NotFound, UnknownOutcome
@@ -40,7 +40,6 @@ from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.client import Client
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
-from services.client.tls import ClientTls, TlsError, TlsFiles
 from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.real import RealClock, seeded_random, write_atomically
 
@@ -53,53 +52,6 @@ OF_OTHERS = ("events", "leases.coordination.k8s.io")
 NOT_MADE = (*OF_OTHERS, "nodes")
 TOGETHER = 100
 """So many events are removed at a time."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """How a running mesh is reached. `folder`: `token.json` with the administrator's token first, `host.json` with that
-    of a kubelet host, and for mutual TLS `client.crt`, `client.key`, `host.crt`, `host.key` and `ca.crt`."""
-
-    server: str
-    folder: Path
-    is_strict: bool = False
-    switches: tuple[str, ...] = ()
-    """What is set in all its components where these are started."""
-    containers: Containers | None = field(default=None, compare=False)
-    switching: MeshSwitches | None = field(default=None, compare=False)
-    """How its components are given other switches; None: they have those that they were started with."""
-
-    @property
-    def option(self) -> str:
-        """How the command line names this mesh."""
-        return f"--containers {self.containers.project}" if self.containers is not None else f"--server {self.server}"
-
-    def tokens(self, file: str) -> dict[str, str]:
-        """Return {identity: token} of one file. Raises: MeshError that names it."""
-        path = self.folder / file
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-        except (OSError, ValueError) as error:
-            raise MeshError(f"{path}: {error}") from None
-
-    def transport(self, role: str = "client") -> RpcTransport:
-        """Return a connection as the administrator, `client`, or as a kubelet host, `host`. Raises: MeshError."""
-        try:
-            files = TlsFiles(*(self.folder / name for name in (f"{role}.crt", f"{role}.key", "ca.crt")))
-            tls = ClientTls(files) if self.is_strict else None
-        except TlsError as error:
-            raise MeshError(str(error)) from None
-        tokens = self.tokens("token.json" if role == "client" else "host.json")
-        return RpcTransport(self.server, tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
-
-    def flags_of_host(self) -> list[str]:
-        """Return the flags with which a kubelet host connects."""
-        words = ["--server", self.server, "--token-file", str(self.folder / "host.json")]
-        if self.is_strict:
-            words += ["--security", "strict", "--certificate-authority", str(self.folder / "ca.crt")]
-            words += ["--client-certificate", str(self.folder / "host.crt")]
-            words += ["--client-key", str(self.folder / "host.key")]
-        return words
 
 
 def refusal(plan: MeshPlan, access: Access) -> str:

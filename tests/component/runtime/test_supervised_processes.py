@@ -13,11 +13,11 @@ import pytest
 from services.api.identity import Identity
 from services.client import channel
 from services.runtime.child import Child
-from services.runtime.components import Schedulers
+from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import MeshError
 from services.runtime.credentials import CLIENTS_FOLDER
 from services.runtime.mesh_directory import RUN_FOLDER, STATE_FILE
-from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
+from services.runtime.supervisor import MeshOptions, Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 

@@ -14,7 +14,7 @@ from lab.cli.commands import compare
 from lab.experiments import comparison_request as asked
 from lab.experiments.document import ArmRun, Run, read_document
 from lab.experiments.record import Record
-from lab.scenarios.processes.foreign_mesh import Access
+from lab.scenarios.processes.access import Access
 from lab.scenarios.processes.mesh_switches import MeshSwitches
 
 SCENARIO = """\
