@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from kubelet.interaction.log_files import asked_lines
-from kubelet.pod.logs import Asked, Run
+from kubelet.pod.logs import LogOptions, Run
 from services.api.seams import Clock
 from services.runtime.health import HttpRequest, HttpResponse
 
@@ -28,7 +28,7 @@ class ContainerLogs:
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the log of `namespace`, `pod` and `container`, or why there is none: 404 without pod, else 400."""
-        asked = Asked.of(request.query, self._clock.wall())
+        asked = LogOptions.of(request.query, self._clock.wall())
         if isinstance(asked, str):
             return 400, "text/plain", f"{asked}\n".encode()
         given = request.params
@@ -44,7 +44,7 @@ class ContainerLogs:
             return 200, "text/plain", self._follow(request.params, asked, run)
         return 200, "text/plain", asked.cut(run.lines)
 
-    def _of_file(self, path: str, asked: Asked, params: dict[str, str]) -> HttpResponse:
+    def _of_file(self, path: str, asked: LogOptions, params: dict[str, str]) -> HttpResponse:
         if not path:
             which = "previous terminated container" if asked.previous else "log of container"
             return 400, "text/plain", f'{which} "{params["container"]}" in pod "{params["pod"]}" not found\n'.encode()
@@ -58,7 +58,7 @@ class ContainerLogs:
     def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
         return self._find(params["namespace"], params["pod"], params["container"], previous)
 
-    async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
+    async def _follow(self, params: dict[str, str], asked: LogOptions, run: Run) -> AsyncIterator[bytes]:
         """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""
         restart, seen, left = run.restart, -1, asked.limit_bytes
         piece = asked.cut(run.lines)

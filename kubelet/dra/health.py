@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 30.0
 MESSAGE_MAX: Final = 1024
 
 
-class _Known(msgspec.Struct):
+class _DeviceHealth(msgspec.Struct):
     health: str
     message: str
     until_s: float
@@ -33,7 +33,7 @@ class DriverHealth:
 
     def __init__(self, table: PodTable, statuses: StatusManager) -> None:
         self._table, self._statuses = table, statuses
-        self._known: dict[tuple[str, str, str], _Known] = {}
+        self._known: dict[tuple[str, str, str], _DeviceHealth] = {}
 
     def reported(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> None:
         """A driver says how its devices are: all of them, so that others are not known any more."""
@@ -41,7 +41,7 @@ class DriverHealth:
         for each in devices:
             message = each.message if len(each.message) <= MESSAGE_MAX else each.message[: MESSAGE_MAX - 3] + "..."
             timeout_s = each.timeout_s if each.timeout_s > 0 else TIMEOUT_S
-            held[driver, each.pool, each.device] = _Known(each.health, message, now + timeout_s)
+            held[driver, each.pool, each.device] = _DeviceHealth(each.health, message, now + timeout_s)
         self._known = held
         self._show(now)
 

@@ -126,7 +126,7 @@ async def _tunnel(address: str, port: int, data: Stream, error: Stream) -> None:
         writer.close()
 
 
-def _routed(routes: tuple[Route, ...], asked: pages.Asked) -> bytes:
+def _routed(routes: tuple[Route, ...], asked: pages.PageRequest) -> bytes:
     path = asked.target.partition("?")[0]
     route = next((each for each in routes if each.location == path), None)
     if route is None:

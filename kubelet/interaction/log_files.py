@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kubelet.pod.logs import Asked
+from kubelet.pod.logs import LogOptions
 from services.kwok.log_lines import LogText, read_line
 
 BLOCK_BYTES: Final = 64 << 10
@@ -110,7 +110,7 @@ def _read(line: bytes) -> LogText:
         return LogText(0.0, "", 1, line + b"\n")
 
 
-async def asked_lines(path: str, asked: Asked) -> AsyncIterator[bytes]:
+async def asked_lines(path: str, asked: LogOptions) -> AsyncIterator[bytes]:
     """Yield of a log file what a client of `kubectl logs` asked for. Raises: OSError."""
     left = asked.limit_bytes
     async for piece in texts(path, asked.tail, follows=asked.follow):

@@ -8,7 +8,7 @@ from services.runtime.spdy.connection import Stream
 HEAD_BYTES_MAX = 64 << 10
 
 
-async def serve_pages(stream: Stream, answer: Callable[[pages.Asked], bytes]) -> None:
+async def serve_pages(stream: Stream, answer: Callable[[pages.PageRequest], bytes]) -> None:
     """Answer HTTP requests on a stream until one side ends. Raises: ConnectionError."""
     buffer = bytearray()
     async for asked in _requests(stream, buffer):
@@ -20,7 +20,7 @@ async def serve_pages(stream: Stream, answer: Callable[[pages.Asked], bytes]) ->
             return
 
 
-async def _requests(stream: Stream, buffer: bytearray) -> AsyncIterator[pages.Asked | None]:
+async def _requests(stream: Stream, buffer: bytearray) -> AsyncIterator[pages.PageRequest | None]:
     while True:
         while (end := buffer.find(b"\r\n\r\n")) < 0:
             data = await stream.read()

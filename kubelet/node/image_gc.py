@@ -40,7 +40,7 @@ class ImagePolicy(msgspec.Struct, frozen=True):
             )
 
 
-class Known(msgspec.Struct):
+class ImageUse(msgspec.Struct):
     """When an image was first and last seen by a look, and last in use then; minus infinity: before the first look."""
 
     first_seen_s: float
@@ -60,7 +60,7 @@ class ImageCollector:
 
     def __init__(self, policy: ImagePolicy, capacity: int) -> None:
         self._policy, self._capacity = policy, capacity
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, ImageUse] = {}
         self._began_s: float | None = None
         self._has_failed = False
 
@@ -68,7 +68,7 @@ class ImageCollector:
         """See what is there and what is used."""
         first_s = -math.inf if self._began_s is None else now
         self._began_s = now if self._began_s is None else self._began_s
-        self._known = {name: self._known.get(name) or Known(first_s) for name in images}
+        self._known = {name: self._known.get(name) or ImageUse(first_s) for name in images}
         for name in self._known:
             if name in in_use:
                 self._known[name].last_used_s = now

@@ -37,7 +37,7 @@ class LogLine(NamedTuple):
         return f"{stamps}{self.text}\n".encode()
 
 
-class Asked(NamedTuple):
+class LogOptions(NamedTuple):
     """The options of a log request; `since_s`: wall seconds. `tail` and `limit_bytes` None: no limit."""
 
     previous: bool = False
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     limit_bytes: int | None = None
 
     @classmethod
-    def of(cls, query: Mapping[str, str], wall_s: float) -> Asked | str:
+    def of(cls, query: Mapping[str, str], wall_s: float) -> LogOptions | str:
         """Return the options of a query as the API server sends it, or why it cannot be read."""
         numbers: dict[str, int] = {}
         for name in ("tailLines", "sinceSeconds", "limitBytes"):

@@ -18,7 +18,7 @@ _PHRASES: Final = {
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
+class PageRequest(NamedTuple):
     """A request that came whole: what is answered, and how the connection goes on."""
 
     method: str
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     keeps_open: bool
 
 
-def read_head(head: bytes) -> Asked | None:
+def read_head(head: bytes) -> PageRequest | None:
     """Return what a request asks for; None for what is no HTTP/1 request."""
     first, *rest = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
@@ -39,7 +39,7 @@ def read_head(head: bytes) -> Asked | None:
         return None
     connection = headers.get("connection", "").lower()
     keeps_open = "close" not in connection and (words[2] != "HTTP/1.0" or "keep-alive" in connection)
-    return Asked(words[0], words[1], int(length), keeps_open)
+    return PageRequest(words[0], words[1], int(length), keeps_open)
 
 
 def _phrase(status: int) -> str:
@@ -63,7 +63,7 @@ def container_on(pod: Document, port: int) -> str | None:
     return None
 
 
-def page(pod: Document, container: str, port: int, asked: Asked) -> bytes:
+def page(pod: Document, container: str, port: int, asked: PageRequest) -> bytes:
     """Return the whole answer of that container."""
     meta = pod.get("metadata") or {}
     annotations = meta.get("annotations") or {}
@@ -76,7 +76,7 @@ def page(pod: Document, container: str, port: int, asked: Asked) -> bytes:
     return answer(asked, status, f"{text}\n".encode() if text else b"")
 
 
-def answer(asked: Asked, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> bytes:
+def answer(asked: PageRequest, status: int, body: bytes, headers: Iterable[tuple[str, str]] = ()) -> bytes:
     """Return a whole answer; `headers` win over those that every answer has."""
     given = {
         "Content-Type": "text/plain; charset=utf-8",

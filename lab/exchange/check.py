@@ -151,7 +151,7 @@ _MAKERS: Final = frozenset(("ReplicaSet", "Deployment", "StatefulSet", "DaemonSe
 
 
 @dataclass
-class _Asked:
+class _PodDemand:
     """What pods ask for, judged when all nodes are known: each kind of request once."""
 
     at_s: float
@@ -171,7 +171,7 @@ class Checker:
     """Owners of whose pods run times are known, `(kind with group, namespace/name)`."""
     known: set[tuple[str, Key]] = field(default_factory=set)
     _nodes: dict[str, tuple[Mapping[str, str], Mapping[str, Any]]] = field(default_factory=dict)
-    _asked: dict[bytes, _Asked] = field(default_factory=dict)
+    _asked: dict[bytes, _PodDemand] = field(default_factory=dict)
     _selectors: list[tuple[float, str, str, LabelSelector, str]] = field(default_factory=list)
     _labels: set[tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=set)
     _endless: dict[tuple[str, Key], Finding] = field(default_factory=dict)
@@ -289,7 +289,7 @@ class Checker:
         asked["initContainers"] = [(each or {}).get("resources") for each in spec.get("initContainers") or ()]
         code = msgspec.json.encode(asked, order="sorted")
         if code not in self._asked:
-            self._asked[code] = _Asked(at_s, where, called(document), spec)
+            self._asked[code] = _PodDemand(at_s, where, called(document), spec)
 
     def _at_end(self) -> Iterator[Finding]:
         yield from self._endless.values()
@@ -301,7 +301,7 @@ class Checker:
             if not any(space == place and matcher.matches(dict(labels)) for space, labels in self._labels):
                 yield Finding(NO_POD, at_s, where, name, "its selector matches no pod")
 
-    def _fits(self, asked: _Asked) -> Iterator[Finding]:
+    def _fits(self, asked: _PodDemand) -> Iterator[Finding]:
         for resource, wanted in requests_of(asked.spec).items():
             most = max((_amount(resource, offered.get(resource)) for _, offered in self._nodes.values()), default=0)
             if wanted > most:

@@ -18,7 +18,7 @@ from services.api.switches import REGISTER, Switches
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonRequest:
     """One comparison.
 
     `called`: the file as the command names it that repeats this; `shared`: the switches of all arms; `of_arms`: all

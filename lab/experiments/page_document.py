@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True):
     differences: list[Difference]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PageTexts(msgspec.Struct, frozen=True):
     """What a page says beside the numbers.
 
     `rows`: in the order of the document's measures; `first`: names of those in the table, what a reader cares about
@@ -82,10 +82,10 @@ class Shown(msgspec.Struct, frozen=True):
     where: list[tuple[str, str]]
 
 
-def shown(made: Comparison) -> Shown:
+def shown(made: Comparison) -> PageTexts:
     """Return the sentences and figures of a comparison."""
     wrong = problems(made)
-    return Shown(
+    return PageTexts(
         note=note_text(made),
         note_of_seeds=NOTE_OF_SEEDS if len(made.seeds) > 1 else "",
         about=paragraphs(made.about),

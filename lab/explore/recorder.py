@@ -115,7 +115,7 @@ class Recording:
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """One thing that a schedule breaks. `first`: what it was found with; `run`: the run with the smallest schedule.
     `also`: what else broke in that run. `count`: how many of all runs broke it."""
 
@@ -131,8 +131,8 @@ class Found:
         return self.run.trial.schedule
 
 
-def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Found:
+def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Finding:
     """Return what a run broke, of that name if it did; else what it broke first, or nothing, which has no name."""
     nothing = Break("", (), run.result.started_s + run.result.virtual_s, "nothing breaks")
     broken = next((b for b in run.breaks if b.broke == name), run.breaks[0] if run.breaks else nothing)
-    return Found(broken, tuple(b.broke for b in run.breaks if b is not broken), first, run, count)
+    return Finding(broken, tuple(b.broke for b in run.breaks if b is not broken), first, run, count)

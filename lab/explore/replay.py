@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from lab.explore.deliveries import is_about, titled
-from lab.explore.recorder import Found, Recording, Trial
+from lab.explore.recorder import Finding, Recording, Trial
 from lab.explore.schedules import Hold
 from services.api.errors import UNREADABLE
 from services.api.switches import SwitchError, Switches
@@ -23,7 +23,7 @@ class Replay(Trial, frozen=True, kw_only=True):
     digest: str = ""
 
 
-def write_replay(found: Found, around: str) -> str:
+def write_replay(found: Finding, around: str) -> str:
     """Return the text of the file for something found."""
     trial = msgspec.structs.asdict(found.run.trial)
     saved = Replay(**trial, around=around, broke=found.broke.broke, digest=found.run.result.digest)

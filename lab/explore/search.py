@@ -13,7 +13,7 @@ import msgspec
 
 from lab.explore.deliveries import Delivery, pathname
 from lab.explore.moments import Event, EventError, moments
-from lab.explore.recorder import Break, Found, Recorder, Recording, Trial, breaks_of, found_in
+from lab.explore.recorder import Break, Finding, Recorder, Recording, Trial, breaks_of, found_in
 from lab.explore.replay import Replay
 from lab.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from lab.explore.shrinker import shrink
@@ -52,7 +52,7 @@ class Report:
     """Seed and time (seconds of the event log) of each moment that was looked at."""
     candidates: int = 0
     """Messages that could be held, over all moments."""
-    found: list[Found] = field(default_factory=list)
+    found: list[Finding] = field(default_factory=list)
     is_interrupted: bool = False
     """Whether an interrupt ended it: less than the budget was tried, or what was found may not be the smallest."""
 
@@ -131,7 +131,7 @@ def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
     return list(dict.fromkeys(trial for turn in turns for trial in turn if trial is not None))
 
 
-def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_deliveries: Sequence[Delivery]) -> Found:
+def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_deliveries: Sequence[Delivery]) -> Finding:
     def breaks(schedule: Schedule) -> bool:
         report.shrink_runs += 1
         found = attempt(msgspec.structs.replace(trial, schedule=schedule))
@@ -164,7 +164,7 @@ def attempt(trial: Trial) -> list[Break]:
         return [Break(f"the mesh ({type(error).__name__})", (), 0.0, str(error))]
 
 
-def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
+def replayed(saved: Replay, scenario: str = "") -> tuple[Finding, bool]:
     """Run it again; return what broke and whether it is the same run, byte by byte. `scenario`: another place of the
     scenario's file. What broke has no name when nothing did. Raises: ScriptError."""
     run = record(Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule))

@@ -26,7 +26,7 @@ class NotAgain(ValueError):
     """The run cannot be made again here; the message says what is not as it was."""
 
 
-class Wanted(NamedTuple):
+class RunToRepeat(NamedTuple):
     """Which run is made again: what it is called, of what, with which seed and switches, and what came out."""
 
     name: str
@@ -54,7 +54,7 @@ def other_code(origin: Origin) -> str:
     return f"made by revision {origin.code}, and here is {here.code}{other}"
 
 
-def wanted_of(folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | None = None) -> Wanted:
+def wanted_of(folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | None = None) -> RunToRepeat:
     """Return what is made again of a run, or of a run of a comparison. Raises: NotAgain, UnknownRun, Unreadable,
     DocumentError."""
     name = f"{record.id}/{arm}/{seed}" if arm else record.id
@@ -68,17 +68,17 @@ def wanted_of(folder: RunsFolder, record: RunRecord, arm: str = "", seed: int | 
     if not record.is_repeatable:
         raise NotAgain(f"run {name} was made by processes and its event log was not kept: it cannot be made again")
     if not arm:
-        return Wanted(name, record.origin, record.seed, record.assignments, record.digest, record.passed)
+        return RunToRepeat(name, record.origin, record.seed, record.assignments, record.digest, record.passed)
     made = folder.comparison(record.id)
     runs = {run.seed: run for each in made.arms if each.name == arm for run in each.runs}
     run = runs.get(record.seeds[0] if seed is None else seed)
     if run is None:
         raise UnknownRun(f"run {record.id} was interrupted before arm {arm}, seed {seed}")
-    return Wanted(name, record.origin, run.seed, [*record.assignments, *record.arms[arm]], run.digest, run.passed)
+    return RunToRepeat(name, record.origin, run.seed, [*record.assignments, *record.arms[arm]], run.digest, run.passed)
 
 
 def make_again(
-    wanted: Wanted,
+    wanted: RunToRepeat,
     on_line: Callable[[Line], None],
     *,
     progress: Progress | None = None,
@@ -109,7 +109,7 @@ def make_again(
     return result
 
 
-def decided_again(wanted: Wanted, progress: Progress | None = None) -> Decided:
+def decided_again(wanted: RunToRepeat, progress: Progress | None = None) -> Decided:
     """Make the run again and read its decisions. Raises: NotAgain."""
     reader, found = ScoredDecisions(), list[Decision]()
     result = make_again(

@@ -16,7 +16,7 @@ from lab.scenarios.invariants.auditor import Auditor, Violation
 from lab.ui.lines import Entry
 from lab.ui.live import Live
 from services.api.switches import Switches
-from services.runtime.faults.breaking import Wanted
+from services.runtime.faults.breaking import FaultOrder
 from services.telemetry.eventlog import Line
 
 LINES_MAX: Final = 400_000
@@ -55,7 +55,9 @@ def _share_texts(line: Line) -> None:
 class Fault:
     """One fault that was caused: when, when the mesh showed that it had noticed, and when all was well again."""
 
-    def __init__(self, wanted: Wanted, at_s: float, process: dict[str, Any], ready: frozenset[str], lost: int) -> None:
+    def __init__(
+        self, wanted: FaultOrder, at_s: float, process: dict[str, Any], ready: frozenset[str], lost: int
+    ) -> None:
         self.wanted, self.at_s, self._ready, self._lost_before = wanted, at_s, ready, lost
         self._restarts = process.get("restarts", 0)
         self.noticed_s: float | None = None
@@ -164,7 +166,7 @@ class Alarms:
         """How many writes were acknowledged and are lost."""
         return sum(each.invariant == ACKNOWLEDGED and not each.by_hand for each in self.violations)
 
-    def caused(self, wanted: Wanted) -> None:
+    def caused(self, wanted: FaultOrder) -> None:
         """Follow a fault that was caused now."""
         live = self._live
         fault = Fault(wanted, live.now_s, process_named(live, wanted.target), ready_nodes(live), self.lost)

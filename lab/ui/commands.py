@@ -11,7 +11,7 @@ from lab.ui.lines import Entry
 from lab.ui.live import Live
 from services.api.errors import ApiError, BadRequest, Conflict
 from services.runtime.config import MeshError
-from services.runtime.faults.breaking import Wanted
+from services.runtime.faults.breaking import FaultOrder
 from services.runtime.real import RealClock, seeded_random
 from services.telemetry.eventlog import FileEventLog, MemoryEventLog, encode, new_incarnation
 from services.telemetry.pieces import DEFAULT
@@ -62,11 +62,11 @@ class NotHere(Conflict):
     reason = "NotHere"
 
 
-async def perform(place: Place, body: bytes) -> tuple[Wanted, list[str]]:
+async def perform(place: Place, body: bytes) -> tuple[FaultOrder, list[str]]:
     """Cause the fault that a request's body asks for, or end one; return it and what was done, in words. Raises:
     ApiError."""
     try:
-        wanted = msgspec.json.decode(body, type=Wanted)
+        wanted = msgspec.json.decode(body, type=FaultOrder)
         wanted.check()
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadRequest(f"body: {error}") from None

@@ -25,7 +25,7 @@ _PREFIX = struct.Struct("<I")
 _TEXT: Final = b"{"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PageMessage(msgspec.Struct, frozen=True):
     """A message of the page. `t`: sub, seek, play, pong. `rv`: the version to seek, or that the page has already;
     `since`: lines newer than that time of the wall are sent; `time`: what is shown when playing begins; `rate` and
     `view` are for the page's own use."""
@@ -53,7 +53,7 @@ class Page:
         self._socket, self._runs = socket, runs
         self.outbox = Outbox()
         self._wake = asyncio.Event()
-        self._asked = Asked("sub")
+        self._asked = PageMessage("sub")
         self._live: Live | None = None
         """The mesh, while the page shows it."""
         self._player: Player | None = None
@@ -72,7 +72,7 @@ class Page:
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY) or sender.done():
                     break
                 try:
-                    await self._on_message(msgspec.json.decode(message.data, type=Asked))
+                    await self._on_message(msgspec.json.decode(message.data, type=PageMessage))
                 except UNREADABLE as error:
                     self._refuse(f"that is no message: {error}")
                 except ApiError as error:
@@ -83,7 +83,7 @@ class Page:
             with contextlib.suppress(asyncio.CancelledError, ConnectionError, RuntimeError):
                 await sender
 
-    async def _on_message(self, asked: Asked) -> None:
+    async def _on_message(self, asked: PageMessage) -> None:
         match asked.t:
             case "sub":
                 await self._subscribe(asked)
@@ -99,7 +99,7 @@ class Page:
             case _:
                 self._refuse(f"t: want sub, seek, play or pong, not {asked.t[:40]!r}")
 
-    async def _subscribe(self, asked: Asked) -> None:
+    async def _subscribe(self, asked: PageMessage) -> None:
         self._leave()
         self._asked = asked
         if asked.run != "live" or self._runs.live is None:

@@ -106,7 +106,7 @@ def _extender_key(verb: str) -> str:
 
 
 @dataclass(slots=True)
-class _Known:
+class _PodRecord:
     """A pod's attempts, and what was said before its current cycle ended. `size`: bytes that are kept of the pod."""
 
     attempts: list[_Attempt] = field(default_factory=list)
@@ -147,7 +147,7 @@ class SimulatorRecords:
 
     def __init__(self, rules: RecordRules | None = None) -> None:
         self.rules = rules or RecordRules()
-        self._known: LRU[str, _Known] = LRU(RECORDS_MAX)
+        self._known: LRU[str, _PodRecord] = LRU(RECORDS_MAX)
         self._size = 0
 
     def keep(self, uid: str, answers: Answers) -> None:
@@ -225,14 +225,14 @@ class SimulatorRecords:
         known = self._known.get(uid)
         return [each.texts() for each in known.attempts] if known is not None else []
 
-    def _of(self, uid: str) -> _Known:
-        return self._known.get(uid) or _Known()
+    def _of(self, uid: str) -> _PodRecord:
+        return self._known.get(uid) or _PodRecord()
 
-    def _add(self, known: _Known, size: int) -> None:
+    def _add(self, known: _PodRecord, size: int) -> None:
         known.size += size
         self._size += size
 
-    def _put(self, uid: str, known: _Known) -> None:
+    def _put(self, uid: str, known: _PodRecord) -> None:
         """Have the pod be the newest, and forget the oldest that are too many or too large."""
         gone = self._known.put(uid, known)
         if gone is not None:

@@ -29,7 +29,7 @@ from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
 from scheduler.framework.proposal_points import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
-from scheduler.framework.templates import Asked, Forms, Remembered, Templates
+from scheduler.framework.templates import Forms, Remembered, RowPlugins, Templates
 from scheduler.framework.timing import Observer
 from scheduler.framework.vectorized import RowPure
 from services.api.kinds.podgroup import PodGroup
@@ -119,7 +119,7 @@ class Runner:
         self._plugins = PointPlugins.of(arrangement)
         self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
         self._signing = SigningPlugins.of(filters, scores)
-        self._pure = Asked(
+        self._pure = RowPlugins(
             arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
         )
         self._forms: Forms = twin._forms if twin is not None else Forms(plugins)

@@ -67,7 +67,7 @@ class Forms:
         return scores
 
 
-class Asked(NamedTuple):
+class RowPlugins(NamedTuple):
     """The row-pure plugins of a runner: scores that need no normalisation and scores that do, with their weights."""
 
     filters: Sequence[Any]
@@ -101,7 +101,7 @@ class Templates:
         self._made = 0
         self._remembered: LRU[int, Remembered] = LRU(REMEMBERED_TEMPLATES_MAX)
 
-    def recall(self, state: CycleState, pod: PodInfo, columns: Columns, asked: Asked) -> Remembered:
+    def recall(self, state: CycleState, pod: PodInfo, columns: Columns, asked: RowPlugins) -> Remembered:
         """Return the row-pure answers for the pod's template, brought up to date by the plugins that are asked."""
         signature = self.signature(pod)
         known = self._remembered.get(signature)
@@ -136,7 +136,7 @@ class Templates:
             pod.signature = signature
         return signature
 
-    def _compute(self, asked: Asked, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
+    def _compute(self, asked: RowPlugins, state: CycleState, pod: PodInfo, columns: Columns) -> Remembered:
         mask = columns.valid.copy()
         for plugin in asked.filters:
             passed = self._forms.passed(state, pod, columns, plugin, mask)
@@ -155,7 +155,7 @@ class Templates:
         return Remembered(columns.epoch, len(columns.log), mask, raws, total, ranked, varies)
 
     def _refresh(
-        self, asked: Asked, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns, row: int
+        self, asked: RowPlugins, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns, row: int
     ) -> None:
         node = columns.nodes[row]
         fits = node is not None

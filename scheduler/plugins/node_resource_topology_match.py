@@ -31,7 +31,7 @@ CANNOT_ALIGN: Final = "cannot align {}"
 _MILLI: Final = 1000
 
 
-class _Known:
+class _ZoneReport:
     """One node's report, parsed. `zones`: what each zone has left, cpu in whole CPUs."""
 
     def __init__(self, report: NodeResourceTopology) -> None:
@@ -53,7 +53,7 @@ class NodeResourceTopologyMatch:
         knowledge = handle.switches.of(WorldSwitches).numa_scheduler
         # A profile that names the plugin itself has it work as upstream's does.
         self._knowledge = "nrt_overreserve" if knowledge == "none" else knowledge
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _ZoneReport] = {}
         for report in handle.world.all(NodeResourceTopology):
             self._changed(Change(None, report))
         handle.world.on_change(NodeResourceTopology, self._changed)
@@ -63,7 +63,7 @@ class NodeResourceTopologyMatch:
         if change.new is None:
             self._known.pop(name, None)
         else:
-            self._known[name] = _Known(change.new)
+            self._known[name] = _ZoneReport(change.new)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that get nothing of their own from a NUMA node."""

@@ -19,7 +19,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, failed
 from scheduler.framework.world import World
 from scheduler.volumes.claims import AssumedVolumes
-from scheduler.volumes.finder import Found
+from scheduler.volumes.finder import VolumeMatch
 from scheduler.volumes.reach import reaches
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.node import Node
@@ -45,7 +45,7 @@ class Reserved:
         return tuple(claim.metadata.key for claim in claims)
 
 
-def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
+def reserve(found: VolumeMatch, node_name: str, assumed: AssumedVolumes) -> Reserved:
     """Reserve what the node offers, so that the next pod does not get the same."""
     bindings = []
     for volume, claim in found.bindings:

@@ -36,7 +36,7 @@ REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING
 
 
 @dataclass(frozen=True)
-class Found:
+class VolumeMatch:
     """What one node offers. `bindings`: volumes to reserve; `to_provision`: claims a volume must be made for there.
     `reasons`: why the node will not do, empty when it will."""
 
@@ -45,7 +45,7 @@ class Found:
     reasons: tuple[str, ...] = ()
 
 
-def find(claims: PodClaims, node: Node) -> Found:
+def find(claims: PodClaims, node: Node) -> VolumeMatch:
     """Return what the node offers to the pod's claims."""
     reasons: list[str] = []
     for _, volume in claims.bound:
@@ -57,7 +57,7 @@ def find(claims: PodClaims, node: Node) -> Found:
     if any(claim.selected_node != node.metadata.name for claim in to_make):
         # A volume is being made elsewhere, or was to be: the provisioner takes that back when it fails.
         reasons.append(BIND_CONFLICT)
-        return Found(reasons=_sorted(reasons))
+        return VolumeMatch(reasons=_sorted(reasons))
     to_match = [claim for claim in claims.waiting if not claim.selected_node]
     chosen = match(to_match, claims.offers, lambda volume: reach.reaches(volume, node))
     for claim in to_match:
@@ -67,7 +67,7 @@ def find(claims: PodClaims, node: Node) -> Found:
         else:
             to_make.append(claim)
     problems = (_unmakeable(claims.to_provision[claim.metadata.uid], node) for claim in to_make)
-    return Found(tuple(bindings), tuple(to_make), _sorted([*reasons, next(filter(None, problems), "")]))
+    return VolumeMatch(tuple(bindings), tuple(to_make), _sorted([*reasons, next(filter(None, problems), "")]))
 
 
 def _sorted(reasons: list[str]) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> in
     return math.floor(total / len(uses) + 0.5)
 
 
-def _of_existing(found: Found) -> dict[str, tuple[int, int]]:
+def _of_existing(found: VolumeMatch) -> dict[str, tuple[int, int]]:
     uses: dict[str, tuple[int, int]] = {}
     for volume, claim in found.bindings:
         requested, capacity = uses.get(volume.storage_class, (0, 0))
@@ -200,7 +200,7 @@ def _of_existing(found: Found) -> dict[str, tuple[int, int]]:
     return uses
 
 
-def _of_free(found: Found, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
+def _of_free(found: VolumeMatch, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
     uses: dict[str, tuple[int, int]] = {}
     for claim in found.to_provision:
         free = _free(claims.to_provision[claim.metadata.uid], node)

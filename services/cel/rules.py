@@ -339,7 +339,7 @@ def _invalid(path: str, value: Any, detail: str) -> Cause:
 
 
 @dataclass(frozen=True)
-class Found:
+class RuleFaults:
     """Why a document is refused. `warnings` are of parts that did not change, which stay allowed (KEP-4008).
 
     `left`: what is left of the budget; below 0, not every rule was evaluated.
@@ -407,13 +407,13 @@ class Rules:
         declared = schemas.declare(schema, is_root=is_root)
         return None if declared is None else _rules(schema, declared.schema, declared, is_root)
 
-    def validate(self, document: Any, old: Any = None, *, path: str = "", budget: int = OBJECT_LIMIT) -> Found:
+    def validate(self, document: Any, old: Any = None, *, path: str = "", budget: int = OBJECT_LIMIT) -> RuleFaults:
         """Evaluate the rules for a document. `old`: what is stored, when it is an update."""
         run = _Run(budget)
         was = _Was() if old is None else _Was.of(old, document)
         with suppress(_Stop):
             self._validate(run, path, document, old, was, is_top=True)
-        return Found(run.causes, run.warnings, run.left)
+        return RuleFaults(run.causes, run.warnings, run.left)
 
     def _validate(self, run: _Run, path: str, now: Any, old: Any, was: _Was, *, is_top: bool = False) -> None:
         if now is None:

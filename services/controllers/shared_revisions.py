@@ -30,7 +30,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @dataclass(frozen=True)
-class Found:
+class OwnerRevision:
     """The revision of what an owner asks for now, and the write that makes it so; None when it is there already.
 
     `collision_count`: the owner's, counted up for each name that another object holds.
@@ -79,7 +79,7 @@ def find(
     revisions: Collection[ControllerRevision],
     known: Lister[ControllerRevision],
     hash_label: str = HASH_LABEL,
-) -> Found:
+) -> OwnerRevision:
     """Return the revision of the owner's template: the newest of equal ones, numbered highest, or a new one.
 
     `document`: the owner's; `revisions`: those it controls, of all that are `known`. A new one carries the template's
@@ -93,9 +93,9 @@ def find(
     if equal:
         last = equal[-1]
         if last is ordered[-1]:
-            return Found(last, None, collision_count)
+            return OwnerRevision(last, None, collision_count)
         patch = writes.patch(RESOURCE, last, {"revision": number}, on_version=True)
-        return Found(msgspec.structs.replace(last, revision=number), patch, collision_count)
+        return OwnerRevision(msgspec.structs.replace(last, revision=number), patch, collision_count)
     text = hash_of(data, collision_count)
     while known.get(Key(owner.metadata.namespace, name_of(owner.metadata.name, text))) is not None:
         # Other data or another owner's: the next count gives another name.
@@ -114,7 +114,7 @@ def find(
         "data": data,
         "revision": number,
     }
-    return Found(msgspec.convert(made, ControllerRevision), Create(RESOURCE, made), collision_count)
+    return OwnerRevision(msgspec.convert(made, ControllerRevision), Create(RESOURCE, made), collision_count)
 
 
 def surplus(

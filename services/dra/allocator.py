@@ -22,7 +22,7 @@ from services.dra.counters import Available, Counters
 from services.dra.features import Features
 from services.dra.ids import DeviceId, PoolId
 from services.dra.pools import Candidate, Pool
-from services.dra.requests import AllocationError, Asked, FindClass, asked_by
+from services.dra.requests import AllocationError, FindClass, RequestOption, asked_by
 from services.dra.solution import Pick, Solution
 from services.dra.taints import is_tolerated
 
@@ -53,7 +53,7 @@ class Allocator:
         self.tries_max = tries_max
         self.known_counters: Available = {}
         self._classes = classes
-        self._asked: list[list[tuple[Asked, ...]]] = []
+        self._asked: list[list[tuple[RequestOption, ...]]] = []
         self._outcomes: dict[int, tuple[tuple[Pool, ...], Outcome]] = {}
 
     @cached_property
@@ -84,7 +84,7 @@ class Allocator:
             return Solution(self.claims, search.chosen(), tuple(taken.pick for taken in search.taken()))
         return INVALID_POOLS if any(pool.invalid for pool in pools) else NO_DEVICES
 
-    def _sized(self, place: int, pools: Sequence[Pool]) -> list[tuple["_Wanted", ...]]:
+    def _sized(self, place: int, pools: Sequence[Pool]) -> list[tuple["_DeviceDemand", ...]]:
         """Return what a claim asks for, with what All means on this node. Raises: AllocationError."""
         claim = self.claims[place]
         wanted = [tuple(self._wanted(each, pools) for each in asked) for asked in self.asked_by(place)]
@@ -98,7 +98,7 @@ class Allocator:
                 raise AllocationError(f"claim {claim.metadata.key}, constraint #{index}: {empty}")
         return wanted
 
-    def asked_by(self, place: int) -> list[tuple[Asked, ...]]:
+    def asked_by(self, place: int) -> list[tuple[RequestOption, ...]]:
         """Return what the claim in that place asks for, request by request. Raises: AllocationError."""
         while len(self._asked) <= place:
             at = len(self._asked)
@@ -106,9 +106,9 @@ class Allocator:
             self._asked.append([asked_by(at, self.claims[at], r, self._classes, self.features) for r in requests])
         return self._asked[place]
 
-    def _wanted(self, asked: Asked, pools: Sequence[Pool]) -> "_Wanted":
+    def _wanted(self, asked: RequestOption, pools: Sequence[Pool]) -> "_DeviceDemand":
         if not asked.is_all:
-            return _Wanted(asked, asked.count)
+            return _DeviceDemand(asked, asked.count)
         claim = self.claims[asked.claim]
         fixed: list[Candidate] = []
         for pool in pools:
@@ -121,16 +121,16 @@ class Allocator:
             for each in pool.candidates:
                 if self.selects(asked, each) and self.fitting(asked, each, {}) is not None:
                     fixed.append(each)
-        return _Wanted(asked, len(fixed), tuple(fixed))
+        return _DeviceDemand(asked, len(fixed), tuple(fixed))
 
-    def selects(self, asked: Asked, candidate: Candidate) -> bool:
+    def selects(self, asked: RequestOption, candidate: Candidate) -> bool:
         """Whether the request means the device. Raises: AllocationError."""
         if candidate.device.binding_conditions and not self.features.binding_conditions:
             return False
         return asked.selects(candidate, self.claims[asked.claim])
 
     def fitting(
-        self, asked: Asked, candidate: Candidate, in_search: dict[DeviceId, dict[str, int]]
+        self, asked: RequestOption, candidate: Candidate, in_search: dict[DeviceId, dict[str, int]]
     ) -> tuple[Consumption, ...] | None:
         """Return what the request consumes of the device's capacity beside all others, None when there is not as
         much. `in_search`: what the shares picked so far consume."""
@@ -170,10 +170,10 @@ def _class_names(claim: DeviceClaim) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _DeviceDemand:
     """A request on one node: how many devices; for All which, in order."""
 
-    asked: Asked
+    asked: RequestOption
     count: int
     fixed: tuple[Candidate, ...] | None = None
 
@@ -182,7 +182,7 @@ class _Wanted:
 class _Taken:
     """A device picked in the search: the `k`-th of its request, at this place among the devices."""
 
-    wanted: _Wanted
+    wanted: _DeviceDemand
     k: int
     at: int
     pick: Pick
@@ -193,7 +193,7 @@ class _Taken:
 class _Choice:
     """The alternative that is tried. `is_too_many`: whether all so far failed for the limit of the claim's devices."""
 
-    alternatives: tuple[_Wanted, ...]
+    alternatives: tuple[_DeviceDemand, ...]
     at: int = 0
     is_too_many: bool = True
 
@@ -207,7 +207,7 @@ class _Search:
     """
 
     def __init__(
-        self, allocator: Allocator, wanted: list[list[tuple[_Wanted, ...]]], pools: Sequence[Pool], node_name: str
+        self, allocator: Allocator, wanted: list[list[tuple[_DeviceDemand, ...]]], pools: Sequence[Pool], node_name: str
     ) -> None:
         self._allocator = allocator
         self._wanted = wanted
@@ -233,7 +233,7 @@ class _Search:
         """Return the devices picked, in order."""
         return [each for each in self._stack if isinstance(each, _Taken)]
 
-    def chosen(self) -> tuple[tuple[Asked, ...], ...]:
+    def chosen(self) -> tuple[tuple[RequestOption, ...], ...]:
         """Return, by claim and request, what was asked, with alternatives the one taken."""
         choices = iter([each for each in self._stack if isinstance(each, _Choice)])
         found = []
@@ -268,7 +268,7 @@ class _Search:
         assert isinstance(latest, _Taken)
         return latest.at
 
-    def _begin(self, claim: int, index: int) -> _Wanted | None:
+    def _begin(self, claim: int, index: int) -> _DeviceDemand | None:
         """Return the next request at or after these places, with its first alternative; None: all is done."""
         while claim < len(self._wanted) and index >= len(self._wanted[claim]):
             claim, index = claim + 1, 0
@@ -279,7 +279,7 @@ class _Search:
             self._stack.append(_Choice(alternatives))
         return alternatives[0]
 
-    def _may_begin(self, wanted: _Wanted, k: int) -> bool:
+    def _may_begin(self, wanted: _DeviceDemand, k: int) -> bool:
         """Whether the request asks for anything, and the claim may have so many devices."""
         if wanted.fixed is not None and not wanted.fixed:
             return False
@@ -288,7 +288,7 @@ class _Search:
             return False
         return True
 
-    def _go_back(self) -> tuple[_Wanted, int, int] | None:
+    def _go_back(self) -> tuple[_DeviceDemand, int, int] | None:
         """Undo choices until there is another one; return what to go on with, None when there is none left."""
         while self._stack:
             latest = self._stack.pop()
@@ -306,7 +306,7 @@ class _Search:
             self._is_too_many = latest.is_too_many
         return None
 
-    def _advance(self, wanted: _Wanted, k: int, start: int) -> bool:
+    def _advance(self, wanted: _DeviceDemand, k: int, start: int) -> bool:
         """Take the first device at or after `start` that will do. Raises: AllocationError."""
         if wanted.fixed is not None:
             self._count_try()
@@ -332,7 +332,7 @@ class _Search:
         if self._allocator.tries_max is not None and self._tries > self._allocator.tries_max:
             raise AllocationError(f"node {self._node_name}: timed out trying to allocate devices")
 
-    def _take(self, wanted: _Wanted, k: int, at: int, candidate: Candidate) -> bool:
+    def _take(self, wanted: _DeviceDemand, k: int, at: int, candidate: Candidate) -> bool:
         """Pick the device, if nothing is against it; else change nothing (3.3). Raises: AllocationError."""
         asked, features, key = wanted.asked, self._allocator.features, candidate.id
         is_shared = candidate.is_shared and features.consumable_capacity
@@ -358,7 +358,7 @@ class _Search:
         self._stack.append(_Taken(wanted, k, at, pick, has_counters))
         return True
 
-    def _is_in_use(self, asked: Asked, key: DeviceId, is_shared: bool) -> bool:
+    def _is_in_use(self, asked: RequestOption, key: DeviceId, is_shared: bool) -> bool:
         if asked.admin_access:
             return not is_shared and asked.claim in self._picked.get(key, ())
         return key in self._allocator.allocated.devices or bool(self._picked.get(key))
@@ -366,7 +366,7 @@ class _Search:
     def _is_shared_already(self, key: DeviceId) -> bool:
         return key in self._allocator.allocated.shared or bool(self._shared.get(key))
 
-    def _accepted(self, wanted: _Wanted, candidate: Candidate) -> tuple[Consumption, ...] | None:
+    def _accepted(self, wanted: _DeviceDemand, candidate: Candidate) -> tuple[Consumption, ...] | None:
         """Return what is consumed of the device's capacity when taints, constraints and capacity admit it; the
         constraints have taken it in then. Raises: AllocationError."""
         asked, features = wanted.asked, self._allocator.features

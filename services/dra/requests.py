@@ -81,7 +81,7 @@ def selectors_of(of_class: tuple[str, ...], of_request: tuple[str, ...], missing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class RequestOption:
     """One request, or one alternative of it. `claim`, `index`: the places of claim and request; `alternative`: the
     place among the alternatives, None for a plain request.
 
@@ -142,7 +142,7 @@ def problem_of_requests(claim: ResourceClaim, classes: FindClass, features: Feat
 
 def asked_by(
     place: int, claim: ResourceClaim, request_place: int, classes: FindClass, features: Features
-) -> tuple[Asked, ...]:
+) -> tuple[RequestOption, ...]:
     """Return a request of a claim: one entry, or one for each alternative. Raises: AllocationError."""
     request = claim.spec.devices.requests[request_place]
     _check_features(claim, request, features)
@@ -169,7 +169,7 @@ def _asked(
     classes: FindClass,
     constraints: Sequence[DeviceConstraint],
     features: Features,
-) -> Asked:
+) -> RequestOption:
     request = claim.spec.devices.requests[request_place].name
     is_alternative = isinstance(part, DeviceSubRequest)
     own = part.name if isinstance(part, DeviceSubRequest) else request
@@ -191,7 +191,7 @@ def _asked(
         for index, rule in enumerate(constraints)
         if not rule.requests or request in rule.requests or full in rule.requests
     )
-    return Asked(
+    return RequestOption(
         claim=place,
         index=request_place,
         alternative=k if is_alternative else None,

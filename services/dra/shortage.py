@@ -12,7 +12,7 @@ import msgspec
 from services.dra.allocator import Allocator
 from services.dra.ids import DeviceId
 from services.dra.pools import Candidate, Pool
-from services.dra.requests import AllocationError, Asked, Failure
+from services.dra.requests import AllocationError, Failure, RequestOption
 from services.dra.taints import is_tolerated
 
 FindHolder = Callable[[DeviceId], str]
@@ -43,7 +43,7 @@ def shortages(allocator: Allocator, node_name: str, pools: Sequence[Pool], holde
 
 
 def _shortage(
-    allocator: Allocator, asked: Asked, node_name: str, pools: Sequence[Pool], holder: FindHolder
+    allocator: Allocator, asked: RequestOption, node_name: str, pools: Sequence[Pool], holder: FindHolder
 ) -> Shortage:
     usable, refused = 0, dict[str, list[str]]()
     for pool in pools:
@@ -62,7 +62,7 @@ def _shortage(
     return Shortage(str(claim), asked.full_name, asked.device_class.metadata.name, wanted, node_name, usable, refused)
 
 
-def _against(allocator: Allocator, asked: Asked, candidate: Candidate, holder: FindHolder) -> Iterator[str]:
+def _against(allocator: Allocator, asked: RequestOption, candidate: Candidate, holder: FindHolder) -> Iterator[str]:
     """Yield what speaks against a device, in the order in which the search asks."""
     found = asked.selectors.select(candidate.content)
     if isinstance(found, Failure):

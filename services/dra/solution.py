@@ -14,7 +14,7 @@ from services.api.kinds.resourceclaim import (
 from services.api.seams import Random
 from services.dra.capacity import Consumption
 from services.dra.pools import Candidate
-from services.dra.requests import Asked
+from services.dra.requests import RequestOption
 
 _NO_VERSION: Final = ~((0xF << 76) | (0x3 << 62))
 _VERSION_4: Final = (0x4 << 76) | (0x2 << 62)
@@ -36,7 +36,7 @@ def share_ids(random: Random) -> ShareIds:
 class Pick:
     """One device for one request. `consumed`: what its share consumes, for a device that claims share."""
 
-    asked: Asked
+    asked: RequestOption
     candidate: Candidate
     consumed: tuple[Consumption, ...] | None = None
 
@@ -47,7 +47,7 @@ class Solution:
     that was taken, where there are several."""
 
     claims: Sequence[ResourceClaim]
-    chosen: tuple[tuple[Asked, ...], ...]
+    chosen: tuple[tuple[RequestOption, ...], ...]
     picks: tuple[Pick, ...]
 
     @property
@@ -83,9 +83,9 @@ def _result(pick: Pick, share_ids: ShareIds) -> DeviceRequestAllocationResult:
     )
 
 
-def _config(claim: ResourceClaim, chosen: Sequence[Asked]) -> list[dict[str, Any]]:
+def _config(claim: ResourceClaim, chosen: Sequence[RequestOption]) -> list[dict[str, Any]]:
     """Return the classes' configuration, each class once, then the claim's own."""
-    by_class: dict[str, list[Asked]] = {}
+    by_class: dict[str, list[RequestOption]] = {}
     for each in chosen:
         by_class.setdefault(each.device_class.metadata.name, []).append(each)
     found = [

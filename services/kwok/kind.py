@@ -86,7 +86,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """The entry that is for a container, or a port, and the document it stands in."""
 
     entry: Any
@@ -104,7 +104,7 @@ class Rules:
     def __bool__(self) -> bool:
         return bool(self.all)
 
-    def find(self, key: Key, what: object) -> Found | None:
+    def find(self, key: Key, what: object) -> Match | None:
         """Return what is for this container, or port, of the pod.
 
         A document of the pod alone is asked alone, whatever it says; of the cluster's the first with an entry counts.
@@ -114,7 +114,7 @@ class Rules:
             if rule.selector is not None and not rule.selector.matches(key):
                 continue
             if (entry := _entry(rule.entries, what)) is not None:
-                return Found(entry, rule)
+                return Match(entry, rule)
         return None
 
     def has_own(self, key: Key) -> bool:

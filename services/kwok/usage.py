@@ -6,7 +6,7 @@ Source: kubernetes-sigs/kwok pkg/kwok/server/metrics_resource_usage.go; decision
 from services.api.meta import Document, Key, key_of
 from services.api.metrics.usage import ANNOTATION
 from services.kwok.expressions import Draws, Expressions, Moment, go_object
-from services.kwok.kind import Found, Rules
+from services.kwok.kind import Match, Rules
 from services.kwok.kinds.resource_usage import Use
 
 
@@ -21,7 +21,7 @@ class Usages:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def find(self, key: Key, container: str) -> Found | None:
+    def find(self, key: Key, container: str) -> Match | None:
         """Return what is for this container."""
         return self._rules.find(key, container)
 

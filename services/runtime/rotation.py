@@ -36,7 +36,7 @@ ASK_MAX_S = 2.0
 
 
 @dataclass(frozen=True)
-class Held:
+class MeshCertificate:
     """A certificate of the mesh: the file's name, whom it names, and when it expires."""
 
     name: str
@@ -44,16 +44,16 @@ class Held:
     not_after: datetime
 
 
-def held(data: Path) -> list[Held]:
+def held(data: Path) -> list[MeshCertificate]:
     """Return the certificates of the mesh on that directory, the authorities' first. Raises: OSError, ValueError."""
     folder = data / FOLDER
     if not (folder / "ca.crt").exists():
         return []
     authorities = x509.load_pem_x509_certificates((folder / "ca.crt").read_bytes())
-    found = [Held("ca", common_name(each), each.not_valid_after_utc) for each in authorities]
+    found = [MeshCertificate("ca", common_name(each), each.not_valid_after_utc) for each in authorities]
     for pair in certificates.pairs(folder):
         leaf = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
-        found.append(Held(pair.certificate.stem, common_name(leaf), leaf.not_valid_after_utc))
+        found.append(MeshCertificate(pair.certificate.stem, common_name(leaf), leaf.not_valid_after_utc))
     return found
 
 

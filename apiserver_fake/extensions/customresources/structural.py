@@ -27,7 +27,7 @@ from apiserver_fake.extensions.customresources.values import Pair, Values
 from apiserver_fake.registry.schema.schemas import ANYTHING, Shape
 from apiserver_fake.registry.validation.formats import Cause
 from services.api.meta import Document, Resource
-from services.cel.rules import OBJECT_LIMIT, Found, Rules
+from services.cel.rules import OBJECT_LIMIT, RuleFaults, Rules
 
 _BLOCKING: Final = frozenset(
     ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
@@ -239,7 +239,7 @@ class Structural:
         """Return which rules do not hold, and what is left of the budget."""
         if self.rules is None:
             return _Judged([], budget)
-        result: Found = self.rules.validate(new, old, path=path, budget=budget)
+        result: RuleFaults = self.rules.validate(new, old, path=path, budget=budget)
         return _Judged([Cause(each.path or NO_PATH, *each[1:]) for each in result.causes], result.left)
 
     def value_causes(self, value: Any, *, path: str) -> list[Cause]:

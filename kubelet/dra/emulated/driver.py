@@ -55,7 +55,7 @@ def parse_taint(text: str) -> Document:
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
 
 
-class Held(msgspec.Struct, frozen=True):
+class PreparedClaim(msgspec.Struct, frozen=True):
     """A claim that is prepared, and its devices here; `exclusive`, `pool/device` or `pool/device/share`, are those that
     no other claim may have meanwhile. `pods`: those the claim was reserved for; `trace_id`: of the call."""
 
@@ -74,7 +74,7 @@ class EmulatedDriver:
     def __init__(self, definition: DriverDefinition, node: str, *, guards: bool) -> None:
         self.definition, self.name, self.node = definition, definition.name, node
         self.guards = definition.refuses_double_use if definition.refuses_double_use is not None else guards
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, PreparedClaim] = {}
         """What is prepared, by the uid of the claim."""
         self.is_away = self.is_hung = self.refuses = False
         self.generation = definition.generation
@@ -256,14 +256,14 @@ class EmulatedDriver:
             )
         pods = tuple(each.name for each in claim.status.reserved_for if each.resource == "pods")
         prepared = tuple(devices.values())
-        self.held[asked.uid] = Held(asked.namespace, asked.name, prepared, tuple(exclusive), pods, trace_id)
+        self.held[asked.uid] = PreparedClaim(asked.namespace, asked.name, prepared, tuple(exclusive), pods, trace_id)
         return ClaimResult(self.held[asked.uid].devices)
 
     def _holder(self, key: str, uid: str) -> str:
         """Return the claim, other than this one, for which the device is prepared; "" for none."""
         return next((other for other, held in self.held.items() if other != uid and key in held.exclusive), "")
 
-    def unprepare(self, asked: ClaimName, *, fails: bool = False) -> tuple[ClaimResult, Held | None]:
+    def unprepare(self, asked: ClaimName, *, fails: bool = False) -> tuple[ClaimResult, PreparedClaim | None]:
         """Take a claim's devices back; return what was held for it. One that was never prepared is as good."""
         if fails:
             return ClaimResult(error="the device does not answer"), None
@@ -278,7 +278,7 @@ class EmulatedDriver:
     def restore(self, data: bytes) -> None:
         """Hold again what was kept. Raises: ValueError."""
         try:
-            self.held = dict(msgspec.json.decode(data, type=dict[str, Held]))
+            self.held = dict(msgspec.json.decode(data, type=dict[str, PreparedClaim]))
         except UNREADABLE as error:
             raise ValueError(str(error)) from None
 

@@ -34,7 +34,7 @@ from kubelet.dra.calls import (
 )
 from kubelet.dra.emulated.binding import Waiting, reported
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
-from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
+from kubelet.dra.emulated.driver import Command, EmulatedDriver, PreparedClaim, check_act, differs
 from kubelet.dra.emulated.switches import DriverSwitches
 from services.api.errors import UNREADABLE, ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
@@ -243,7 +243,7 @@ class DriverServing:
             results[asked.uid] = result
             self._failures += bool(result.error)
             if not result.error:
-                self._log("driver.unprepare", asked, held or Held(asked.namespace, asked.name))
+                self._log("driver.unprepare", asked, held or PreparedClaim(asked.namespace, asked.name))
                 await self._save()
         return wire.encode_unprepared(results)
 
@@ -277,7 +277,7 @@ class DriverServing:
         except OSError as error:
             raise RpcError("Internal", f"write {STATE_FILE}: {error.strerror or error}") from None
 
-    def _log(self, event: str, asked: ClaimName, held: Held) -> None:
+    def _log(self, event: str, asked: ClaimName, held: PreparedClaim) -> None:
         name = self._driver.name
         devices = [f"{name}/{device}" for device in held.exclusive]
         data: dict[str, Any] = {"claim": asked.uid, "name": asked.name, "driver": name, "devices": devices}

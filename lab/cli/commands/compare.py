@@ -23,7 +23,7 @@ from lab.cli.scenario_files import SCENARIO, called
 from lab.cli.sweep import RunsBar, sweep_options, workers_of
 from lab.experiments.arms import Arm, parse_arms
 from lab.experiments.comparison import comparison_of
-from lab.experiments.comparison_request import Asked
+from lab.experiments.comparison_request import ComparisonRequest
 from lab.experiments.document import ArmRun, Comparison, Provenance, document_of
 from lab.experiments.execution import ArmJob, run_arm, run_arm_showing
 from lab.experiments.picture import picture as drawn
@@ -154,7 +154,7 @@ def compare(options: CompareOptions) -> int:
     return EXIT_OK if made.passed else EXIT_FAILED
 
 
-def _asked(options: CompareOptions) -> Asked:
+def _asked(options: CompareOptions) -> ComparisonRequest:
     """Return the comparison that the options mean; what cannot be run ends the command with one line."""
     server, containers, recording = options.server, options.containers, options.recording
     if (server or containers) and (options.processes or options.workers > 1):
@@ -180,7 +180,7 @@ def _asked(options: CompareOptions) -> Asked:
         remark(switches, f"arm {arm.name}")
     if any(arm.switches for arm in parsed):
         _remark_equal(parsed, of_arms)
-    return Asked(
+    return ComparisonRequest(
         file=options.file,
         called=called(options.file),
         scenario=scenario,
@@ -222,7 +222,13 @@ class _Began(NamedTuple):
 
 
 def _compared(
-    wanted: Asked, found: Sequence[ArmRun], began: _Began, workers: int, *, is_interrupted: bool, report: Path
+    wanted: ComparisonRequest,
+    found: Sequence[ArmRun],
+    began: _Began,
+    workers: int,
+    *,
+    is_interrupted: bool,
+    report: Path,
 ) -> Comparison:
     """Return the document of these runs."""
     made_by = revision()

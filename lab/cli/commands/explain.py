@@ -66,7 +66,7 @@ def explain(
     kind, _, name = target.rpartition("/")
     if target != "scheduler/queue" and (kind not in POD_KINDS or not name):
         fail(f"{target!r}: want pod/NAME or scheduler/queue")
-    asked = Asked(target, namespace, name)
+    asked = ExplainTarget(target, namespace, name)
     path = recording_of(data, recording)
     if at is not None and path is None:
         fail("--at is of a recording: a scheduler that runs knows only its newest decision of a pod")
@@ -90,7 +90,7 @@ def explain(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExplainTarget:
     """What is asked for: the queue, or pods of a namespace by name or glob."""
 
     target: str
@@ -124,7 +124,7 @@ class Asked:
         fail(f"no scheduler knows pod {self.namespace}/{self.name}{has}", EXIT_FAILED)
 
 
-def _explained(data: Path, asked: Asked) -> list[dict[str, Any]]:
+def _explained(data: Path, asked: ExplainTarget) -> list[dict[str, Any]]:
     """Return what the schedulers of the mesh say of each pod: the answer of the one that decided last, or waits for it;
     with what the pod's kubelet says."""
     if asked.is_queue:
@@ -143,7 +143,7 @@ def _explained(data: Path, asked: Asked) -> list[dict[str, Any]]:
     return found or asked.refuse(known())
 
 
-def _recorded(path: Path, at: int | None, asked: Asked) -> list[dict[str, Any]]:
+def _recorded(path: Path, at: int | None, asked: ExplainTarget) -> list[dict[str, Any]]:
     """Return what a recording says of each pod, or of the queue, at a version."""
     from lab.scenarios.recording_summary import explained, known_pods, queue_at
 
@@ -213,7 +213,7 @@ def _answers(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     return answers
 
 
-def _simulated(scenario: Path, seed: int, asked: Asked) -> list[dict[str, Any]]:
+def _simulated(scenario: Path, seed: int, asked: ExplainTarget) -> list[dict[str, Any]]:
     from lab.scenarios.run import load_scenario, simulate
     from lab.scenarios.script.scenario import ScriptError
     from services.api.meta import Key

@@ -25,7 +25,7 @@ from lab.experiments.wording import counted
 from lab.explore.diagram import held, short, steps_of, text_diagram
 from lab.explore.moments import Event, EventError, nameable, parse_event
 from lab.explore.picture import svg_diagram
-from lab.explore.recorder import Found, Trial
+from lab.explore.recorder import Finding, Trial
 from lab.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
 from lab.explore.search import Report, Task, record, replayed
 from lab.explore.search import explore as search_orders
@@ -148,7 +148,7 @@ def _numbered(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
-def _picture(found: Found) -> str:
+def _picture(found: Finding) -> str:
     holds = "; ".join(f"{short(hold.delivery)} held {held(hold.held_s)}" for hold in found.schedule)
     scenario = load_scenario(found.run.trial.scenario)
     title = f"{scenario.title or scenario.name}: {found.broke.broke or 'nothing'} breaks"
@@ -169,7 +169,7 @@ def document(report: Report, event: Event) -> dict[str, Any]:
     }
 
 
-def _found_document(found: Found) -> dict[str, Any]:
+def _found_document(found: Finding) -> dict[str, Any]:
     steps = steps_of(found.run, found.broke)
     return {
         "broke": found.broke.broke,
@@ -214,7 +214,7 @@ def _show(report: Report, save: Path | None) -> None:
     )
 
 
-def _show_found(found: Found) -> None:
+def _show_found(found: Finding) -> None:
     console.print("[red]✗[/] ", end="")
     objects = f" {', '.join(found.broke.objects)}" if found.broke.objects else ""
     console.print(f"{found.broke.broke} at {found.broke.at_s:.3f} s{objects}: {found.broke.detail}", markup=False)

@@ -178,7 +178,7 @@ def import_objects(
             return _into_recording(files, format_name or "", into, given, None if is_all else wanted, lenient)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)
         key = read_salt(salt) if salt is not None else None
-        asked = _Asked(
+        asked = _ImportOptions(
             files,
             kubeconfig,
             context,
@@ -200,7 +200,7 @@ def import_objects(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ImportOptions:
     """What the command line says."""
 
     files: tuple[Path, ...]
@@ -218,7 +218,7 @@ class _Asked:
     salt: bytes | None
 
 
-async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
+async def _run(asked: _ImportOptions, wanted: Wanted, keep_owners: bool | None) -> int:
     with Spool() as spool:
         if asked.kubeconfig is not None:
             is_kept = bool(keep_owners)
@@ -247,7 +247,7 @@ async def _run(asked: _Asked, wanted: Wanted, keep_owners: bool | None) -> int:
     return EXIT_FAILED if loaded.failures else EXIT_OK
 
 
-def _opened(asked: _Asked) -> list[Stream]:
+def _opened(asked: _ImportOptions) -> list[Stream]:
     reading = Reading(RealClock().wall(), asked.is_lenient, asked.options)
     return [stream for _, stream in _streams(asked.files, asked.format_name, reading)]
 
@@ -283,7 +283,7 @@ class _Collecting:
         pass
 
 
-async def _collect(asked: _Asked, kubeconfig: Path, wanted: Wanted, spool: Spool) -> None:
+async def _collect(asked: _ImportOptions, kubeconfig: Path, wanted: Wanted, spool: Spool) -> None:
     access = read_access(kubeconfig, asked.context)
     async with Cluster(access) as cluster:
         found = [each for each in await cluster.kinds(_words(asked.kinds)) if each.name not in LEFT_OUT]

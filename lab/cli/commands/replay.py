@@ -242,7 +242,7 @@ def _compared(options: ReplayOptions, scenario: Path, page: Path) -> int:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReplaySource:
     """What is replayed, and how."""
 
     source: Source
@@ -259,7 +259,7 @@ class _Asked:
         return open_stream(self.source, Reading(began, is_lenient, self.options), self.format)[1]
 
 
-def _asked(options: ReplayOptions) -> _Asked:
+def _asked(options: ReplayOptions) -> _ReplaySource:
     """Return what is replayed. Raises: Refused, ValueError."""
     source, format_name, own = source_of(options.file), options.format_name, options_of(options.options)
     if options.salt is not None:
@@ -270,7 +270,7 @@ def _asked(options: ReplayOptions) -> _Asked:
         "duration": options.duration,
         **own,
     }
-    return _Asked(
+    return _ReplaySource(
         source=source,
         format=format_of(source, format_name or "").name,
         given=format_name,
@@ -282,7 +282,7 @@ def _asked(options: ReplayOptions) -> _Asked:
     )
 
 
-async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: str) -> int:
+async def _live(asked: _ReplaySource, speed: float, lenient: bool, data: Path, output: str) -> int:
     clock = RealClock()
     async with mesh_api(data) as api, mesh_client(data, SCHEDULER) as binder:
         client = client_of(api)
@@ -326,7 +326,7 @@ async def _live(asked: _Asked, speed: float, lenient: bool, data: Path, output: 
 
 
 @contextmanager
-def _as_scenario(asked: _Asked, fault: Path | None) -> Iterator[Path]:
+def _as_scenario(asked: _ReplaySource, fault: Path | None) -> Iterator[Path]:
     """Give the scenario that replays a file: it lies beside a link to it. Raises: Refused: the file cannot be read."""
     source = asked.source
     stream = asked.opened()

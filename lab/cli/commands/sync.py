@@ -91,7 +91,7 @@ def sync(
     """
     try:
         edits = read_edits(rules_file) if rules_file is not None else Edits()
-        wanted = _Wanted(_words(namespaces), parse_field_selector(names) if names else None)
+        wanted = _ObjectFilter(_words(namespaces), parse_field_selector(names) if names else None)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners)
         access = read_access(kubeconfig, context)
         running = read_state(data)
@@ -167,7 +167,7 @@ def _counted(counts: dict[str, int], output: str) -> int:
     return EXIT_OK
 
 
-class _Wanted:
+class _ObjectFilter:
     """Which objects are meant."""
 
     def __init__(self, namespaces: Sequence[str], names: Selector | None) -> None:

@@ -80,7 +80,7 @@ def _fits(head: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _CardShare:
     part: Part
     share: str
     is_lenient: bool
@@ -90,7 +90,7 @@ def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
     share = reading.options.get("gpu-share", "up")
     if share not in SHARES:
         raise Refused(f"--gpu-share {share}: want {', '.join(SHARES[:-1])} or {SHARES[-1]}")
-    wanted = _Wanted(Part.of(reading.options, sources[0].file), share, reading.is_lenient)
+    wanted = _CardShare(Part.of(reading.options, sources[0].file), share, reading.is_lenient)
     notes: dict[str, int] = {}
     nodes = [each for each in sources if _columns(each.head().split(b"\n", 1)[0]) >= NODE_COLUMNS]
     tables = [each for each in sources if each not in nodes]
@@ -99,7 +99,7 @@ def _read_many(sources: Sequence[Source], reading: Reading) -> Stream:
 
 
 def _objects(
-    nodes: Sequence[Source], tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]
+    nodes: Sequence[Source], tables: Sequence[Source], wanted: _CardShare, notes: dict[str, int]
 ) -> Iterator[Placed]:
     for source in nodes:
         for where, row in csv_rows(source):
@@ -179,7 +179,7 @@ def _template(gpus: int, milli: int, models: Sequence[str]) -> Document:
     return {"apiVersion": RESOURCE_API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
 
 
-def _changes(tables: Sequence[Source], wanted: _Wanted, notes: dict[str, int]) -> Iterator[Change]:
+def _changes(tables: Sequence[Source], wanted: _CardShare, notes: dict[str, int]) -> Iterator[Change]:
     sorter = Sorter()
     places: dict[str, str] = {}
     for source in tables:

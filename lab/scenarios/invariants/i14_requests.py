@@ -11,7 +11,7 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
 @dataclass(slots=True)
-class _Asked:
+class _RequestCounts:
     """One request id of one identity. `refused`: arrivals that were answered with a definite refusal."""
 
     arrivals: int = 0
@@ -31,7 +31,7 @@ class CommitsHaveRequests(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._asked: Recent[tuple[str, str], _Asked] = Recent(KEPT)
+        self._asked: Recent[tuple[str, str], _RequestCounts] = Recent(KEPT)
         self._open: Recent[tuple[str, str, str], None] = Recent(KEPT)
         self._group: tuple[str, int] = ("", 0)
 
@@ -61,11 +61,11 @@ class CommitsHaveRequests(Check):
             if asked.group_end and asked.refused >= max(1, asked.arrivals):
                 report(line, f"request {line.req_id} was refused with {code} and yet committed at {asked.group_end}")
 
-    def _of(self, line: Line) -> _Asked:
+    def _of(self, line: Line) -> _RequestCounts:
         key = (line.identity, line.req_id)
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = _Asked()
+            asked = self._asked[key] = _RequestCounts()
         return asked
 
     def _committed(self, line: Line, commit: Commit, report: Report) -> None:

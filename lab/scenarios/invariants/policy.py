@@ -434,7 +434,7 @@ def may_change_node_name(
 
 
 @dataclass(frozen=True)
-class Asked:
+class RbacQuestion:
     """What RBAC objects are asked: a verb on a resource of a group, or on a `path`."""
 
     verb: str
@@ -446,7 +446,7 @@ class Asked:
     path: str = ""
 
 
-def rbac_allows(user: str, groups: Sequence[str], asked: Asked, objects: Sequence[Mapping[str, Any]]) -> bool:
+def rbac_allows(user: str, groups: Sequence[str], asked: RbacQuestion, objects: Sequence[Mapping[str, Any]]) -> bool:
     """Whether roles and bindings, as documents, allow it to a client: every binding and every rule is looked at.
 
     What aggregation will make of a ClusterRole counts as made. Source: upstream `pkg/registry/rbac/validation/rule.go`.
@@ -493,7 +493,7 @@ def _rules_with_aggregated(role: Mapping[str, Any], roles: Sequence[Mapping[str,
     return found
 
 
-def _permits(rule: Mapping[str, Any], asked: Asked) -> bool:
+def _permits(rule: Mapping[str, Any], asked: RbacQuestion) -> bool:
     def has(field: str, *values: str) -> bool:
         return not {"*", *values}.isdisjoint(rule.get(field) or ())
 

@@ -36,29 +36,29 @@ _ONE_ITEM: Final = frozenset(("first", "last"))
 
 
 @dataclass(frozen=True)
-class Found:
+class FieldPath:
     """What is known of a value: its shape, and the path on which it was reached from `kind`, for people."""
 
     shape: Shape
     kind: str = ""
     path: str = ""
 
-    def at(self, shape: Shape, step: str = "") -> "Found":
+    def at(self, shape: Shape, step: str = "") -> "FieldPath":
         """Return what one step leads to."""
         return replace(self, shape=shape, path=f"{self.path}.{step}".lstrip(".") if step else self.path)
 
 
-UNKNOWN: Final = Found(ANYTHING)
+UNKNOWN: Final = FieldPath(ANYTHING)
 
 
 @dataclass
 class _Walk:
     """`issues`: place and message of each mistake."""
 
-    variables: Mapping[str, Found]
+    variables: Mapping[str, FieldPath]
     issues: list[tuple[int, str]] = field(default_factory=list)
 
-    def of(self, node: Node, scope: Mapping[str, Found]) -> Found:
+    def of(self, node: Node, scope: Mapping[str, FieldPath]) -> FieldPath:
         """Return what is known of the node's value, and note what is wrong in it."""
         match node:
             case Ident(name=name):
@@ -71,7 +71,7 @@ class _Walk:
                 return self._call(node, scope)
             case ListOf(items=items):
                 found = [self.of(each, scope) for each in items]
-                return found[0].at(Shape("array", items=found[0].shape)) if len(found) == 1 else Found(_EMPTY)
+                return found[0].at(Shape("array", items=found[0].shape)) if len(found) == 1 else FieldPath(_EMPTY)
             case MapOf(entries=entries):
                 for key, value, _ in entries:
                     self.of(key, scope), self.of(value, scope)
@@ -82,7 +82,7 @@ class _Walk:
                 return self._fold(node, scope)
         return UNKNOWN
 
-    def _member(self, at: int, holder: Found, name: str) -> Found:
+    def _member(self, at: int, holder: FieldPath, name: str) -> FieldPath:
         shape = holder.shape
         if shape.type in _SCALARS:
             self.issues.append((at, f"{_named(holder)} is of type {shape.type}, it has no field {name!r}"))
@@ -96,7 +96,7 @@ class _Walk:
         self.issues.append((at, f"{_named(holder)} has no field {name!r}{hint}"))
         return UNKNOWN
 
-    def _call(self, node: Call, scope: Mapping[str, Found]) -> Found:
+    def _call(self, node: Call, scope: Mapping[str, FieldPath]) -> FieldPath:
         match node:
             case Call(function="_?._", args=[operand, Literal(value=str(name))]):
                 return self._member(node.at, self.of(operand, scope), name)
@@ -120,7 +120,7 @@ class _Walk:
                 return target.at(target.shape.items or ANYTHING)
         return UNKNOWN
 
-    def _fold(self, node: Fold, scope: Mapping[str, Found]) -> Found:
+    def _fold(self, node: Fold, scope: Mapping[str, FieldPath]) -> FieldPath:
         over, init = self.of(node.over, scope), self.of(node.init, scope)
         if node.bind:
             return self.of(node.result, {**scope, node.accu: init})
@@ -135,7 +135,7 @@ class _Walk:
         return self.of(node.result, {**scope, node.accu: _joined(init, self.of(node.step, inside))})
 
 
-def _joined(one: Found, other: Found) -> Found:
+def _joined(one: FieldPath, other: FieldPath) -> FieldPath:
     """Return what is known of a value that may be either."""
     if one.shape is other.shape or other.shape is _EMPTY:
         return one
@@ -153,21 +153,21 @@ def _qualified(node: Node) -> str:
     return ""
 
 
-def _named(holder: Found) -> str:
+def _named(holder: FieldPath) -> str:
     """Return what people call a value: the kind, and the path in it."""
     return f"{holder.kind} {holder.path}" if holder.path else holder.kind or "it"
 
 
 @cache
-def _variables() -> Mapping[str, Found]:
-    found: dict[str, Found] = {}
+def _variables() -> Mapping[str, FieldPath]:
+    found: dict[str, FieldPath] = {}
     for each in resources().values():
         shape = _with_more(each.plural, shape_of(each.api_version, each.kind))
-        objects = Found(Shape("array", items=shape), each.kind)
+        objects = FieldPath(Shape("array", items=shape), each.kind)
         found[each.plural] = found[f"created.{each.plural}"] = objects
     line = dict.fromkeys((*(each.name for each in msgspec.structs.fields(Line)), "at"), ANYTHING)
     lines = Shape("array", items=Shape("object", fields=line))
-    return {**found, "lines": Found(Shape("object", values=lines), "event log")}
+    return {**found, "lines": FieldPath(Shape("object", values=lines), "event log")}
 
 
 def _with_more(plural: str, shape: Shape) -> Shape:

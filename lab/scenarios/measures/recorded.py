@@ -24,7 +24,7 @@ from services.telemetry.eventlog import Line
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Followed:
     """What is to be kept: resources by wire name as they are at the end, all that were ever created, every version of
     them; and events of the log."""
 
@@ -35,7 +35,7 @@ class Wanted:
 
 
 @dataclass
-class _Known:
+class _ObjectHistory:
     """One object. `documents`: its versions with the time each was seen, or the last alone."""
 
     created_s: float
@@ -47,13 +47,13 @@ class _Known:
 class Recorded:
     """Objects by resource and uid, in the order in which they were first seen; `duration_s` is set at the end."""
 
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: Followed = field(default_factory=Followed)
     duration_s: float = 0.0
 
     def __post_init__(self) -> None:
         wanted = self.wanted
         self.followed = wanted.at_end | wanted.created | wanted.versions
-        self._objects: dict[str, dict[str, _Known]] = {name: {} for name in sorted(self.followed)}
+        self._objects: dict[str, dict[str, _ObjectHistory]] = {name: {} for name in sorted(self.followed)}
         self._at_end: dict[str, list[Document]] = {}
         self._lines: list[Line] = []
 
@@ -63,7 +63,7 @@ class Recorded:
         """Take a change of an object of a followed resource, seen at `now_s`."""
         known = self._objects[resource].get(uid)
         if known is None:
-            known = self._objects[resource][uid] = _Known(now_s)
+            known = self._objects[resource][uid] = _ObjectHistory(now_s)
         if is_gone:
             known.gone_s = now_s
         elif resource in self.wanted.versions:
@@ -95,7 +95,7 @@ class Recorded:
             if uid in last or known.documents
         ]
 
-    def _shown(self, resource: str, known: _Known | None, document: Document) -> dict[str, Any]:
+    def _shown(self, resource: str, known: _ObjectHistory | None, document: Document) -> dict[str, Any]:
         if known is None:
             return {**document, "at": {}}
         at = {"created": known.created_s, **({"gone": known.gone_s} if known.gone_s is not None else {})}

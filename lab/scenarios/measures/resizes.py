@@ -30,7 +30,7 @@ class Preemptions:
 
 
 @dataclass(slots=True)
-class _Known:
+class _PodResize:
     """`since_s`: when the resize that is not done yet began, None without one; `had`: what the pod had then."""
 
     pod: Pod
@@ -44,7 +44,7 @@ class Resizes:
     def __init__(self) -> None:
         self.asked = 0
         self.met_s: list[float] = []
-        self._pods: dict[str, _Known] = {}
+        self._pods: dict[str, _PodResize] = {}
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
@@ -53,7 +53,7 @@ class Resizes:
             return
         known = self._pods.get(pod.metadata.uid)
         if known is None:
-            self._pods[pod.metadata.uid] = _Known(pod)
+            self._pods[pod.metadata.uid] = _PodResize(pod)
             return
         before, known.pod = known.pod, pod
         is_same = before.metadata.generation == pod.metadata.generation
@@ -64,7 +64,7 @@ class Resizes:
         except ValueError:  # a malformed quantity is nothing that could come true
             return
 
-    def _follow(self, known: _Known, before: Pod, is_same: bool, now_s: float) -> None:
+    def _follow(self, known: _PodResize, before: Pod, is_same: bool, now_s: float) -> None:
         desired, actual = pod_requests(known.pod), pod_requests(as_actual(known.pod))
         if not is_same and known.since_s is None and desired != pod_requests(before):
             self.asked += 1

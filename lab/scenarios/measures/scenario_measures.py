@@ -17,7 +17,7 @@ from lab.scenarios.measures.history import History, PodHistory
 from lab.scenarios.measures.packages import package_measure
 from lab.scenarios.measures.placement import Placement
 from lab.scenarios.measures.queue_pools import QueuePools
-from lab.scenarios.measures.recorded import Recorded, Wanted
+from lab.scenarios.measures.recorded import Followed, Recorded
 from lab.scenarios.measures.register import Measure
 from services.api.resources import resources
 
@@ -43,7 +43,7 @@ class Stated:
     how: Expression | MeasureEntry
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Followed:
         """What has to be kept of a run for it."""
         how = self.how
         if isinstance(how, MeasureEntry):
@@ -52,13 +52,13 @@ class Stated:
         return _wanted(how.at_end, how.created, named if how.has_versions else (), how.events)
 
 
-def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]) -> Wanted:
+def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[str], events: Iterable[str]) -> Followed:
     from lab.scenarios.measures.expression import plurals
 
     def wire(names: Iterable[str]) -> frozenset[str]:
         return frozenset(plurals()[name] for name in names)
 
-    return Wanted(wire(at_end), wire(created), wire(versions), frozenset(events))
+    return Followed(wire(at_end), wire(created), wire(versions), frozenset(events))
 
 
 def stated(text: str, followed: Callable[[str], bool]) -> Stated:
@@ -83,10 +83,10 @@ def stated(text: str, followed: Callable[[str], bool]) -> Stated:
     return found
 
 
-def wanted_by(measures: Iterable[Stated]) -> Wanted:
+def wanted_by(measures: Iterable[Stated]) -> Followed:
     """Return what has to be kept for all of them."""
     all_of_them = [each.wanted for each in measures]
-    return Wanted(
+    return Followed(
         frozenset().union(*(each.at_end for each in all_of_them)),
         frozenset().union(*(each.created for each in all_of_them)),
         frozenset().union(*(each.versions for each in all_of_them)),

@@ -461,7 +461,7 @@ TOKEN_VOLUME_PREFIX = "kube-api-access-"
 
 
 @dataclass
-class _Shown:
+class _StatusCells:
     """What a table shows of a pod: its status, how many containers are ready, and their restarts."""
 
     reason: str
@@ -485,7 +485,7 @@ def _ended(terminated: Document) -> str:
     return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _shown(pod: Document) -> _Shown:
+def _shown(pod: Document) -> _StatusCells:
     """Return what a table shows of a pod (upstream `printPod`)."""
     status, spec = pod.get("status", {}), pod.get("spec", {})
     sidecars = {each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
@@ -494,7 +494,7 @@ def _shown(pod: Document) -> _Shown:
     if conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
     total = len(spec.get("containers") or ()) + len(sidecars)
-    shown, aside = _Shown(reason, total=total), _Shown("", total=total)
+    shown, aside = _StatusCells(reason, total=total), _StatusCells("", total=total)
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         state, is_sidecar = container.get("state") or {}, container.get("name") in sidecars
         shown.count(container)
@@ -525,7 +525,7 @@ def _shown(pod: Document) -> _Shown:
     return shown
 
 
-def _count_containers(shown: _Shown, status: Document, *, is_ready: bool) -> None:
+def _count_containers(shown: _StatusCells, status: Document, *, is_ready: bool) -> None:
     has_running = False
     for container in reversed(status.get("containerStatuses") or ()):
         state = container.get("state") or {}

@@ -23,7 +23,7 @@ from services.controllers.shared_switches import WorkloadSwitches
 from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
 from services.controllers.statefulset.pods import (
     CLAIMS,
-    Known,
+    SetState,
     changes_of_steps,
     is_blocked,
     members,
@@ -128,7 +128,7 @@ class StatefulSets:
             actions.append(found.write)
         name = stateful_set.status.current_revision
         current = next((each for each in held.kept if each.metadata.name == name), found.revision)
-        known = Known(stateful_set, document, members(stateful_set, pods.kept), current, found.revision)
+        known = SetState(stateful_set, document, members(stateful_set, pods.kept), current, found.revision)
         actions += _reported(known, found.collision_count, moment.wall_s)
         if is_ending:
             return Result(tuple(actions))
@@ -152,7 +152,7 @@ class StatefulSets:
         history = self._revision_orphans.adoptable(listers.of(ControllerRevision), namespace, selector)
         return [p for p in pods if ordinal_of(stateful_set, p.metadata.name) is not None], history
 
-    def _desired(self, known: Known) -> Desired:
+    def _desired(self, known: SetState) -> Desired:
         spec, status = known.stateful_set.spec, known.stateful_set.status
         rolling = spec.update_strategy.rolling_update
         is_rolling = spec.update_strategy.type == ROLLING
@@ -187,7 +187,7 @@ def _claim_pods(
     return Claim(kept, found.adopted, (*found.released, *misnamed))
 
 
-def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]:
+def _reported(known: SetState, collision_count: int, wall_s: float) -> list[Action]:
     """Return the status write if anything differs.
 
     Terminating pods count as replicas, and as ready while they are, but not as being of a revision.

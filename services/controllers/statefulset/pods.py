@@ -153,7 +153,7 @@ def members(stateful_set: StatefulSet, pods: Iterable[Pod]) -> dict[int, Pod]:
 
 
 @dataclass(frozen=True)
-class Known:
+class SetState:
     """What one reconcile goes by. `pods`: the set's own, by number; `current`, `update`: its revisions."""
 
     stateful_set: StatefulSet
@@ -172,7 +172,7 @@ def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> boo
     return any(claim is not None and is_stale(stateful_set, claim, name) for claim in claims)
 
 
-def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
+def changes_of_steps(known: SetState, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
     """Return the writes of the steps, and those that keep what is there as it should be."""
     here = [(n, known.pods[n]) for n in known.stateful_set.ordinals if n in known.pods]
     pending = [n for n, pod in here if pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None]
@@ -190,7 +190,7 @@ def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: List
     return [*_kept(known, listers), *(Batch(tuple(each)) for each in (claims, made, ended) if each)]
 
 
-def _kept(known: Known, listers: Listers) -> Iterable[Action]:
+def _kept(known: SetState, listers: Listers) -> Iterable[Action]:
     """Give pods the labels of their identity, and claims the owners that the retention policy wants."""
     for ordinal, pod in known.pods.items():
         name = pod.metadata.name
@@ -205,7 +205,7 @@ def _kept(known: Known, listers: Listers) -> Iterable[Action]:
                 yield from owned_rightly(known.stateful_set, pod, claim, is_wanted=is_wanted)
 
 
-def _missing_claims(known: Known, ordinals: Iterable[int], listers: Listers) -> list[Action]:
+def _missing_claims(known: SetState, ordinals: Iterable[int], listers: Listers) -> list[Action]:
     found: list[Action] = []
     for ordinal in ordinals:
         for key in claim_keys(known.stateful_set, ordinal):

@@ -51,7 +51,7 @@ class FaultFiles:
         self.set(name, links={way: found for way, found in links.items() if found != HEALTHY})
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FaultOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault, or with `heal` the end of those of a process, of all when `target` is "".
 
     `for_s`: after so many seconds it heals by itself; 0: not. Of a kill it is how long the process stays away.
@@ -116,7 +116,7 @@ class Breaking:
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request of `control`: what was done, or the error."""
         try:
-            wanted = msgspec.convert(request, Wanted)
+            wanted = msgspec.convert(request, FaultOrder)
             wanted.check()
             return {"done": self._perform(wanted)}
         except KeyError as error:
@@ -126,7 +126,7 @@ class Breaking:
         except (MeshError, OSError) as error:
             return {"error": str(error), "is_usage": False}
 
-    def _perform(self, wanted: Wanted) -> list[str]:
+    def _perform(self, wanted: FaultOrder) -> list[str]:
         name = wanted.target
         if wanted.action == "heal":
             keys = [key for key in self._in_force if key[0] == name or not name]
@@ -146,7 +146,7 @@ class Breaking:
         self._link(name, wanted)
         return [f"{name} {'cut' if wanted.action == 'cut' else 'slow'}"]
 
-    def _link(self, name: str, wanted: Wanted) -> None:
+    def _link(self, name: str, wanted: FaultOrder) -> None:
         self._processes.kill(name, 0)  # one that is not there has no link
         if self._component_of(name) in STORES:
             raise ValueError(f"target: {name} has no link to an API server to {wanted.action}; name one of its clients")
@@ -160,7 +160,7 @@ class Breaking:
         self._note((name, "link"), wanted, wanted.for_s)
         self._write("fault.inject", name, {"what": wanted.action, "for_s": wanted.for_s, **faults.data()})
 
-    def _note(self, key: tuple[str, str], wanted: Wanted, for_s: float) -> None:
+    def _note(self, key: tuple[str, str], wanted: FaultOrder, for_s: float) -> None:
         self._forget(key)
         now = self._clock.now()
         fault: dict[str, Any] = {"target": wanted.target, "action": wanted.action, "at": now, "until": None}

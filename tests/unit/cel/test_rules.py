@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.cel.rules import OBJECT_LIMIT, Found, Rules, check
+from services.cel.rules import OBJECT_LIMIT, RuleFaults, Rules, check
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
 UNCORRELATED = "oldSelf cannot be used on the uncorrelatable portion of the schema within"
@@ -25,13 +25,13 @@ def refused(schema: dict[str, Any]) -> list[tuple[str, str]]:
     return [(cause.path.removeprefix(PATH), cause.message) for cause in check(schema, PATH)]
 
 
-def validated(schema: dict[str, Any], document: Any, old: Any = None, *, budget: int = OBJECT_LIMIT) -> Found:
+def validated(schema: dict[str, Any], document: Any, old: Any = None, *, budget: int = OBJECT_LIMIT) -> RuleFaults:
     rules = Rules.of(schema)
     assert rules is not None
     return rules.validate({"spec": document}, None if old is None else {"spec": old}, budget=budget)
 
 
-def messages(found: Found) -> list[str]:
+def messages(found: RuleFaults) -> list[str]:
     return [f"{cause.path}: {cause.message}" for cause in found.causes]
 
 

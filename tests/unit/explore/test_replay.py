@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lab.explore.deliveries import Delivery
-from lab.explore.recorder import Break, Found, Recording, Trial
+from lab.explore.recorder import Break, Finding, Recording, Trial
 from lab.explore.replay import Replay, ReplayError, overtaken_by, read_replay, write_replay
 from lab.explore.schedules import Hold
 
@@ -17,7 +17,7 @@ class Result:
 
 def test_what_was_saved_is_what_is_read(tmp_path):
     broke = Break("I3", ("Pod default/a",), 1.5, "twice")
-    found = Found(broke, (), TRIAL.schedule, Recording(TRIAL, Result(), [broke], [], [], []))
+    found = Finding(broke, (), TRIAL.schedule, Recording(TRIAL, Result(), [broke], [], [], []))
     path = tmp_path / "schedule.json"
     path.write_text(write_replay(found, "sched.bind_call"))
 

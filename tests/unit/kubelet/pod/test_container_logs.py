@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.pod.logs import Asked, Run, run_of
+from kubelet.pod.logs import LogOptions, Run, run_of
 from kubelet.pod.states import ContainerState
 from kubelet.pod.status import waiting_reason
 from tests.unit.kubelet.pod.test_pod import Life
@@ -72,7 +72,7 @@ def test_what_has_no_log_is_refused_in_a_kubelets_words(a_pod):
 )
 def test_of_the_lines_those_are_sent_that_were_asked_for(a_pod, query, kept):
     life = Life(a_pod()).run(25)
-    asked = Asked.of(query, WALL_S + 25)
+    asked = LogOptions.of(query, WALL_S + 25)
 
     sent = asked.cut(the_run(life, 25).lines).decode().splitlines()
 
@@ -82,7 +82,7 @@ def test_of_the_lines_those_are_sent_that_were_asked_for(a_pod, query, kept):
 def test_timestamps_are_written_before_each_line(a_pod):
     run = the_run(Life(a_pod()).run(5), 5)
 
-    stamp, own, _ = Asked.of({"timestamps": "true"}, WALL_S).cut(run.lines).decode().split(" ", 2)
+    stamp, own, _ = LogOptions.of({"timestamps": "true"}, WALL_S).cut(run.lines).decode().split(" ", 2)
 
     assert isinstance(run, Run)
     assert stamp == own
@@ -90,7 +90,7 @@ def test_timestamps_are_written_before_each_line(a_pod):
 
 @pytest.mark.parametrize("query", [{"tailLines": "x"}, {"limitBytes": "-1"}, {"sinceTime": "yesterday"}])
 def test_an_option_that_cannot_be_read_is_named(query):
-    assert next(iter(query)) in Asked.of(query, WALL_S)
+    assert next(iter(query)) in LogOptions.of(query, WALL_S)
 
 
 def test_a_line_has_the_same_place_whenever_it_is_made(a_pod):

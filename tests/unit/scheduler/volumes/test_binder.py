@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from scheduler.framework.world import FixedWorld
 from scheduler.volumes.binder import Begun, progress, reserve, revert
 from scheduler.volumes.claims import AssumedVolumes
-from scheduler.volumes.finder import Found
+from scheduler.volumes.finder import VolumeMatch
 from services.api.kinds.persistentvolumeclaim import SELECTED_NODE
 from services.api.meta import Key
 from tests.unit.scheduler.plugins.test_volume_plugins import ZONE_KEY, claim, volume
@@ -26,7 +26,7 @@ def node(a):
 def test_a_volume_is_assumed_to_be_the_claims_and_may_be_taken_back_by_the_binder():
     assumed, free = AssumedVolumes(), volume("v")
 
-    reserved = reserve(Found(bindings=((free, claim()),)), "n1", assumed)
+    reserved = reserve(VolumeMatch(bindings=((free, claim()),)), "n1", assumed)
 
     ((before, bound, _),) = reserved.bindings
     assert (before, assumed.volumes.of(free)) == (free, bound)
@@ -44,7 +44,7 @@ def test_a_volume_that_a_person_reserved_stays_the_persons_choice():
     named = volume("v", claim="data")
     named = replace(named, spec=replace(named.spec, claim_ref=replace(named.spec.claim_ref, uid="")))
 
-    ((_, bound, _),) = reserve(Found(bindings=((named, claim()),)), "n1", assumed).bindings
+    ((_, bound, _),) = reserve(VolumeMatch(bindings=((named, claim()),)), "n1", assumed).bindings
 
     assert (bound.spec.claim_ref.uid, bound.metadata.annotations) == ("uid-data", {})
 
@@ -52,7 +52,7 @@ def test_a_volume_that_a_person_reserved_stays_the_persons_choice():
 def test_of_a_volume_that_names_the_claim_already_nothing_has_to_be_assumed():
     assumed, mine = AssumedVolumes(), volume("v", claim="data")
 
-    reserved = reserve(Found(bindings=((mine, claim()),)), "n1", assumed)
+    reserved = reserve(VolumeMatch(bindings=((mine, claim()),)), "n1", assumed)
 
     assert (reserved.bindings[0][1], len(assumed.volumes)) == (mine, 0)
     revert(reserved, assumed)
@@ -62,7 +62,7 @@ def test_of_a_volume_that_names_the_claim_already_nothing_has_to_be_assumed():
 def test_a_claim_to_make_a_volume_for_is_assumed_to_have_its_node():
     assumed, waiting = AssumedVolumes(), claim()
 
-    reserved = reserve(Found(to_provision=(waiting,)), "n1", assumed)
+    reserved = reserve(VolumeMatch(to_provision=(waiting,)), "n1", assumed)
 
     assert assumed.claims.of(waiting).metadata.annotations == {SELECTED_NODE: "n1"}
     assert reserved.claims == (CLAIM,)

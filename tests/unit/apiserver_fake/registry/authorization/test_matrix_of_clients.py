@@ -8,7 +8,7 @@ import pytest
 from apiserver_fake.extensions.rbac.bootstrap import bootstrap_objects
 from apiserver_fake.registry.authorization.authorizer import authorize
 from apiserver_fake.registry.policy import Attributes, Binding, Policy, PolicyRule, Role, RoleRef, Subject
-from lab.scenarios.invariants.policy import Asked, Call, is_allowed, rbac_allows
+from lab.scenarios.invariants.policy import Call, RbacQuestion, is_allowed, rbac_allows
 from services.api.errors import Forbidden
 from services.api.identity import ADMIN, ANONYMOUS, MONITOR, SCHEDULER, Identity, account_groups, external
 from services.api.wire import Request
@@ -107,7 +107,7 @@ def test_guarantees_as_34_roles_and_bindings_and_the_independent_evaluator_agree
         for verb, (group, plural, sub), (namespace, name) in itertools.product(VERBS, RESOURCES, PLACES):
             count += 1
             resource = f"{plural}.{group}" if group else plural
-            asked = Asked(verb, group, plural, sub, namespace, name)
+            asked = RbacQuestion(verb, group, plural, sub, namespace, name)
             call = Call(
                 identity.user, identity.groups, verb, resource, sub, namespace, name,
                 preconditions=frozenset(("uid", "rv")),
@@ -133,7 +133,7 @@ def test_guarantees_as_34_paths_are_decided_alike(policy):
         (identity.user, verb, path)
         for identity, verb, path in cells
         if policy.decide(identity, Attributes(verb, path=path)).allowed
-        != rbac_allows(identity.user, identity.groups, Asked(verb, path=path), OBJECTS)
+        != rbac_allows(identity.user, identity.groups, RbacQuestion(verb, path=path), OBJECTS)
     ]
     assert differences == []
     assert len(cells) >= 1_000
