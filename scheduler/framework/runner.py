@@ -147,7 +147,8 @@ class Runner:
         return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
     def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
-        return plugins if not state.irrelevant else [p for p in plugins if p.name not in state.irrelevant]
+        """Return those that the pod concerns; not called for most pods, of which none says that it does not."""
+        return [plugin for plugin in plugins if plugin.name not in state.irrelevant]
 
     # -- queue ---------------------------------------------------------------------------------------
 
@@ -216,7 +217,9 @@ class Runner:
             status = self._ask_relevance(state, pod)
             if not status.is_success:
                 return Prepared(status)
-        for plugin in self._concerned(self._plugins.pre_filter, state):
+        for plugin in (
+            self._plugins.pre_filter if not state.irrelevant else self._concerned(self._plugins.pre_filter, state)
+        ):
             try:
                 answer = plugin.pre_filter(state, pod, columns)
             except Exception as error:
@@ -392,7 +395,9 @@ class Runner:
         """Return the weighted total of each row, -1 where the pod does not fit, or an error."""
         mask, known = found.mask, found.remembered
         assert known is not None
-        for plugin in self._concerned(self._plugins.pre_score, state):
+        for plugin in (
+            self._plugins.pre_score if not state.irrelevant else self._concerned(self._plugins.pre_score, state)
+        ):
             status = plugin.pre_score(state, pod, columns, mask)
             if status.code is Code.SKIP:
                 state.skip_score.add(plugin.name)
@@ -451,7 +456,9 @@ class Runner:
         """
         result: PostFilterResult | None = None
         messages: list[str] = []
-        for plugin in self._concerned(self._plugins.post_filter, state):
+        for plugin in (
+            self._plugins.post_filter if not state.irrelevant else self._concerned(self._plugins.post_filter, state)
+        ):
             latest: PostFilterResult
             try:
                 latest = plugin.post_filter(state, pod, columns, diagnosis)
@@ -477,7 +484,7 @@ class Runner:
         """Run Reserve in order; on a rejection, everything is unreserved in reverse."""
         if state.record is not None:
             state.record.selected(node_name)
-        for plugin in self._concerned(self._plugins.reserve, state):
+        for plugin in self._plugins.reserve if not state.irrelevant else self._concerned(self._plugins.reserve, state):
             try:
                 status = plugin.reserve(state, pod, node_name)
             except Exception as error:
@@ -500,7 +507,7 @@ class Runner:
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """Return success, a rejection, or Wait with the seconds each waiting plugin allows."""
         waits: dict[str, float] = {}
-        for plugin in self._concerned(self._plugins.permit, state):
+        for plugin in self._plugins.permit if not state.irrelevant else self._concerned(self._plugins.permit, state):
             try:
                 status, timeout_s = plugin.permit(state, pod, node_name)
             except Exception as error:
@@ -526,7 +533,8 @@ class Runner:
 
     def has_pre_bind_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Whether any PreBind plugin announces work (KEP-5278); one that raises is asked again by `pre_bind`."""
-        plugins = self._concerned(self._plugins.pre_bind, state)
+        everyone = self._plugins.pre_bind
+        plugins = everyone if not state.irrelevant else self._concerned(everyone, state)
         try:
             return any(p.pre_bind_pre_flight(state, pod, node_name).code is not Code.SKIP for p in plugins)
         except Exception:
@@ -534,7 +542,9 @@ class Runner:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Run PreBind in order until one fails."""
-        for plugin in self._concerned(self._plugins.pre_bind, state):
+        for plugin in (
+            self._plugins.pre_bind if not state.irrelevant else self._concerned(self._plugins.pre_bind, state)
+        ):
             try:
                 if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                     continue
@@ -549,7 +559,7 @@ class Runner:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call of the first Bind plugin that does not skip."""
-        for plugin in self._concerned(self._plugins.bind, state):
+        for plugin in self._plugins.bind if not state.irrelevant else self._concerned(self._plugins.bind, state):
             answer: BindCall | Status
             try:
                 answer = plugin.bind(state, pod, node_name)
@@ -565,7 +575,9 @@ class Runner:
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run PostBind: the bind succeeded."""
-        for plugin in self._concerned(self._plugins.post_bind, state):
+        for plugin in (
+            self._plugins.post_bind if not state.irrelevant else self._concerned(self._plugins.post_bind, state)
+        ):
             try:
                 plugin.post_bind(state, pod, node_name)
             except Exception as error:  # the pod is bound, whatever follows
