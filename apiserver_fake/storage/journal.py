@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from apiserver_fake.storage.records import Entry, Kept
+from apiserver_fake.storage.records import BaseObject, Entry
 from services.api.seams import Disk
 from services.runtime.config import EXIT_CONFIG, StartError
 
@@ -34,7 +34,7 @@ class Recovered:
 
     secret: bytes
     base_rv: int = 0
-    base: list[Kept] = field(default_factory=list)
+    base: list[BaseObject] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     is_first_start: bool = False
     bytes_cut: int = 0
@@ -46,7 +46,7 @@ class OvertakenError(Exception):
     of others' is in `Journal.news`; on top of that the operations are to be evaluated again."""
 
 
-Base = Callable[[], tuple[int, list[Kept]]]
+Base = Callable[[], tuple[int, list[BaseObject]]]
 """How a journal asks for the state it may start from: the window's start and the objects at it."""
 
 
@@ -157,12 +157,12 @@ def frames(data: bytes, name: str) -> tuple[list[bytes], int]:
 
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     base_rv: int
-    base: list[Kept]
+    base: list[BaseObject]
     entries: list[Entry]
     is_copy: bool = False
 
 
-def copied_files(rv: int, objects: list[Kept]) -> dict[str, bytes]:
+def copied_files(rv: int, objects: list[BaseObject]) -> dict[str, bytes]:
     """Return the files of a `DiskJournal` that holds the objects of another store at a version, without its changes."""
     return {"snapshot": frame(msgspec.msgpack.encode(_Snapshot(rv, objects, [], is_copy=True)))}
 

@@ -110,7 +110,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Cause(self.identity, self.verb, self.subresource, self.request_id, at_s=self.at_s)
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class BaseObject(msgspec.Struct, frozen=True, array_like=True):
     """One object of a base state."""
 
     resource: str

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from apiserver_fake.storage.journal import EXIT_CORRUPT, Journal, JournalError, Recovered, checksum
-from apiserver_fake.storage.records import Entry, Kept
+from apiserver_fake.storage.records import BaseObject, Entry
 from services.runtime.config import EXIT_IO, EXIT_LOCKED
 from services.runtime.real import write_atomically
 
@@ -106,7 +106,7 @@ def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
-def _entry_of_kept(kept: Kept) -> Entry:
+def _entry_of_kept(kept: BaseObject) -> Entry:
     metadata = msgspec.json.decode(kept.body)["metadata"]
     namespace = metadata.get("namespace", "")
     return Entry(
@@ -193,7 +193,7 @@ class SqliteJournal(Journal):
                 if checksum(packed) != row[-1]:
                     raise JournalError(f"{self._path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
                 if entry.rv <= found.base_rv:
-                    found.base.append(Kept(entry.resource, entry.rv, entry.body))
+                    found.base.append(BaseObject(entry.resource, entry.rv, entry.body))
                 else:
                     found.entries.append(entry)
             return found
@@ -420,7 +420,7 @@ class SqliteJournal(Journal):
         write_atomically(self._directory / "acked", _acked(self._secret, goes_on), mode=0o600)
         return goes_on
 
-    def begin_from(self, secret: bytes, rv: int, objects: Sequence[Kept]) -> None:
+    def begin_from(self, secret: bytes, rv: int, objects: Sequence[BaseObject]) -> None:
         """Begin a store that holds the objects of another at a version, without its changes; versions go on from there.
 
         Raises: JournalError when there is a store already, or the disk refuses.

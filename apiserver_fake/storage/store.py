@@ -19,10 +19,10 @@ from apiserver_fake.storage.records import (
     ADDED,
     DELETED,
     MODIFIED,
+    BaseObject,
     Cause,
     Change,
     Entry,
-    Kept,
     Page,
     Record,
     Selection,
@@ -368,7 +368,7 @@ class Gap(Exception):
 
 def restore(
     store: Store,
-    base: Iterable[Kept],
+    base: Iterable[BaseObject],
     base_rv: int,
     entries: Iterable[Entry],
     now_s: float,

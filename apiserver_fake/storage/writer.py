@@ -16,7 +16,7 @@ import structlog
 
 from apiserver_fake.storage.journal import Journal, JournalError, OvertakenError
 from apiserver_fake.storage.memory import end_for_memory
-from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, Kept, ReadOnly, entry_of
+from apiserver_fake.storage.records import UNNAMED, BaseObject, Cause, Change, Entry, ReadOnly, entry_of
 from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
 from services.api.meta import Resource
@@ -350,9 +350,9 @@ class Writer:
             self._queue.appendleft(operation)
             self._queue_bytes += operation.size
 
-    def _base(self) -> tuple[int, list[Kept]]:
+    def _base(self) -> tuple[int, list[BaseObject]]:
         start = self._store.window_start
-        return start, [Kept(r.resource, r.rv, r.body) for r in self._store.state_at(start)]
+        return start, [BaseObject(r.resource, r.rv, r.body) for r in self._store.state_at(start)]
 
     def _refuse_queued(self, response: Response) -> None:
         while self._queue:

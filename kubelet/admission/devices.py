@@ -13,7 +13,7 @@ import msgspec
 from kubelet.admission.predicates import Admitted, PreemptionNeeded
 from kubelet.effects import Outbox
 from kubelet.managers.allocation import Rejection, devices_unexpected
-from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
+from kubelet.managers.device_calls import Allocate, AllocateResult, Answer, Call, CallPlugin, Failed, Preference, Share
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import WorkerKey
 
@@ -108,7 +108,7 @@ class DeviceAdmission:
             self._devices.preferences[waiting.call] = answer if isinstance(answer, tuple) else failed
             return waiting.key, None
         assert waiting.admitted is not None
-        if not isinstance(answer, Given):
+        if not isinstance(answer, AllocateResult):
             self._managers.release(waiting.admitted.allocation)
             return waiting.key, devices_unexpected(_why(answer))
         shares = waiting.admitted.allocation.devices

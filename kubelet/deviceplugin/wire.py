@@ -11,10 +11,10 @@ from google.protobuf.message import DecodeError, Message
 
 from kubelet.managers.device_calls import (
     Allocate,
+    AllocateResult,
     Call,
     Device,
     DeviceNode,
-    Given,
     Mount,
     Options,
     Preference,
@@ -120,13 +120,13 @@ def decode_preference(data: bytes) -> tuple[str, ...]:
     return tuple(message.container_responses[0].deviceIDs) if message.container_responses else ()
 
 
-def decode_given(data: bytes) -> Given | None:
+def decode_given(data: bytes) -> AllocateResult | None:
     """Return what an AllocateResponse gives; None when it holds no container. Raises: RpcError."""
     message = _read(api.AllocateResponse, data)
     if not message.container_responses:
         return None
     first = message.container_responses[0]
-    return Given(
+    return AllocateResult(
         envs={name: first.envs[name] for name in sorted(first.envs)},
         annotations={name: first.annotations[name] for name in sorted(first.annotations)},
         mounts=tuple(Mount(m.container_path, m.host_path, m.read_only) for m in first.mounts),
@@ -154,7 +154,7 @@ def decode_allocate(data: bytes) -> list[tuple[str, ...]]:
     return [tuple(each.devices_ids) for each in _read(api.AllocateRequest, data).container_requests]
 
 
-def encode_given(answers: Sequence[Given]) -> bytes:
+def encode_given(answers: Sequence[AllocateResult]) -> bytes:
     """Return an AllocateResponse, one answer for each container."""
     message = api.AllocateResponse()
     for given in answers:

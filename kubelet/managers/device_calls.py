@@ -67,7 +67,7 @@ class DeviceNode(msgspec.Struct, frozen=True):
     permissions: str = "rw"
 
 
-class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+class AllocateResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Allocate returned for one container: all it needs to use its devices."""
 
     envs: dict[str, str] = {}
@@ -77,7 +77,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     cdi: tuple[str, ...] = ()
 
 
-NOTHING_GIVEN = Given()
+NOTHING_GIVEN = AllocateResult()
 
 
 class Share(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,7 +86,7 @@ class Share(msgspec.Struct, frozen=True, omit_defaults=True):
     container: str
     resource: str
     ids: tuple[str, ...]
-    given: Given = NOTHING_GIVEN
+    given: AllocateResult = NOTHING_GIVEN
 
 
 class Preference(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class Failed(msgspec.Struct, frozen=True):
     text: str
 
 
-Answer = tuple[str, ...] | Given | Failed | None
+Answer = tuple[str, ...] | AllocateResult | Failed | None
 """The preferred ids, what Allocate gave, why there is none, or None: PreStartContainer is done."""
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kubelet.pod.container import Container
 from kubelet.pod.states import ContainerState
-from kubelet.runtime.outcome import Written
+from kubelet.runtime.outcome import OutputPiece
 from services.api.times import format_micro_time, parse_time
 
 HEARTBEAT_LINE_S = 10.0
@@ -81,7 +81,7 @@ class Run(NamedTuple):
     is_over: bool
 
 
-Speaks = Callable[[float, float], Sequence[Written] | None]
+Speaks = Callable[[float, float], Sequence[OutputPiece] | None]
 """What a container's command writes, by the wall seconds of its start and how long it runs; None: it is not known."""
 
 
@@ -138,7 +138,7 @@ def _lines(
     return lines
 
 
-def _written(started_s: float, written: Sequence[Written], *, is_over: bool) -> list[LogLine]:
+def _written(started_s: float, written: Sequence[OutputPiece], *, is_over: bool) -> list[LogLine]:
     """Return the lines of what was written, each dated by the write that ended it; at the end also what no line end
     follows."""
     lines: list[LogLine] = []

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from kubelet.runtime import commands
-from kubelet.runtime.outcome import PATH, Written
+from kubelet.runtime.outcome import PATH, OutputPiece
 from kubelet.runtime.script import DONE, FOREVER, Hook, Script, ScriptError, parse_script
 from kubelet.view import KubeletContainer, KubeletPod, LifecycleHandler
 from services.api.kinds.pod import RUN, Pod
@@ -127,7 +127,7 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
 
 def spoken(
     pod: KubeletPod, name: str, environment: Mapping[str, str], started_s: float, age_s: float
-) -> Sequence[Written] | None:
+) -> Sequence[OutputPiece] | None:
     """Return what the command of a container writes in its first `age_s` seconds; None where the annotation says what
     the container does, or where the command is not known. `started_s`: wall seconds."""
     spec = pod.spec
@@ -150,7 +150,7 @@ def spoken(
 @lru_cache(maxsize=64)
 def _spoken(
     words: tuple[str, ...], environment: tuple[tuple[str, str], ...], hostname: str, started_s: float, age_s: float
-) -> Sequence[Written] | None:
+) -> Sequence[OutputPiece] | None:
     outcome = commands.run(words, dict(environment), wall_s=started_s, hostname=hostname, until_s=age_s)
     return None if outcome.unknown else outcome.written
 

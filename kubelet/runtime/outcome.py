@@ -12,7 +12,7 @@ class Interrupted(Exception):
     """SIGINT: thrown into a process."""
 
 
-class Written(NamedTuple):
+class OutputPiece(NamedTuple):
     """Output so many seconds after the start; `stream`: 1 or 2."""
 
     after_s: float
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
     exit_code: int | None
     seconds: float
-    written: tuple[Written, ...] = ()
+    written: tuple[OutputPiece, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property

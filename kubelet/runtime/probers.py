@@ -18,7 +18,7 @@ REDIRECTED = "Probe terminated redirects, Response body: "
 """What a probe that was sent elsewhere says: that is no failure."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What one try brought. `failure`: the text to record, "" after a success, which may have a `warning`; `kills`: the
     container must end."""
 
@@ -153,9 +153,9 @@ class ContainerProbes:
             if prober is not None:
                 prober.rest()
 
-    def step(self, t: float, address: str) -> list[Seen]:
+    def step(self, t: float, address: str) -> list[ProbeResult]:
         """Ask every probe that is due at `t`, in their order; `address`: the pod's, for the texts."""
-        found: list[Seen] = []
+        found: list[ProbeResult] = []
         for prober in self._all:
             if prober.due_s is None or prober.due_s > t + EARLY_S:
                 continue
@@ -175,7 +175,7 @@ class ContainerProbes:
             if has_started:
                 prober.rest()
                 self._begin_others(t)
-            found.append(Seen(prober.kind, text, warning, kills, has_started))
+            found.append(ProbeResult(prober.kind, text, warning, kills, has_started))
         return found
 
     def grace_s(self, probe: str) -> int | None:

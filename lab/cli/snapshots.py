@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from apiserver_fake.storage.journal import JournalError
-from apiserver_fake.storage.records import Kept
+from apiserver_fake.storage.records import BaseObject
 from apiserver_fake.storage.sqlite import STORE_FORMAT, SqliteJournal
 from lab.cli.output import no_mesh
 from lab.scenarios.initial_state import State
@@ -164,7 +164,7 @@ def _make_store(state: State, target: Path) -> None:
     """Make a store of a state, such as a server keeps on disk. Raises: SnapshotError."""
     journal = SqliteJournal(target)
     kept = [
-        Kept(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
+        BaseObject(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
         for each in state.objects
     ]
     try:

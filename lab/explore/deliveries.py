@@ -59,11 +59,11 @@ class _Metadata(msgspec.Struct):
     generateName: str = ""  # noqa: N815  (the wire's spelling)
 
 
-class _Named(msgspec.Struct):
+class _ObjectName(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-_named = msgspec.json.Decoder(_Named)
+_named = msgspec.json.Decoder(_ObjectName)
 
 
 def path_of(resource: str, namespace: str, name: str) -> str:

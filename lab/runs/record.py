@@ -125,7 +125,7 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         }
 
 
-class Named(NamedTuple):
+class RunReference(NamedTuple):
     """What a reference names: a record, and of a comparison one of its runs."""
 
     id: str
@@ -199,7 +199,7 @@ def is_version(text: str) -> bool:
     return text.isdigit()
 
 
-def named(reference: str, ids: Sequence[str], where: str) -> Named:
+def named(reference: str, ids: Sequence[str], where: str) -> RunReference:
     """Return which run is meant; `ids`: all there are, newest first, `where`: the folder. Raises: UnknownRun."""
     word, *rest = reference.split("/")
     if not ids:
@@ -211,10 +211,10 @@ def named(reference: str, ids: Sequence[str], where: str) -> Named:
         back = int(latest["back"] or 0)
         if back >= len(ids):
             raise UnknownRun(f"{word}: there {'is 1 run' if len(ids) == 1 else f'are {len(ids):,} runs'} in {where}")
-        return Named(ids[back], arm, seed)
+        return RunReference(ids[back], arm, seed)
     found = [each for each in ids if each == word] or [each for each in ids if word and each.startswith(word)]
     if len(found) == 1:
-        return Named(found[0], arm, seed)
+        return RunReference(found[0], arm, seed)
     if found:
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise UnknownRun(f"{word!r} is the beginning of {len(found)} runs: {', '.join(found[:5])}{more}")

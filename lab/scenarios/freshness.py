@@ -13,7 +13,7 @@ from typing import Final
 
 from lab.scenarios.mesh import Mesh, Progress
 from lab.scenarios.observer import Observer
-from lab.scenarios.observer_progress import Ending, Seen
+from lab.scenarios.observer_progress import Ending, ObserverProgress
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
@@ -66,7 +66,7 @@ class Freshness:
         self._observer, self._until, self._ending = observer, until, ending
         self._waited_s, self._wanted = 0.0, 0
         self._judged_late: dict[str, None] = {}
-        self.seen: Seen | None = None
+        self.seen: ObserverProgress | None = None
 
     async def reach(self, resources: Sequence[str], limit_s: float = JUDGED_WITHIN_S) -> bool:
         """Return whether the observer has seen of these resources what the store has now; it has `limit_s` for that,
@@ -132,7 +132,7 @@ class Freshness:
                 )
                 await self._reaches(newest, resources)
         reached = self._observer.version(resources)
-        self.seen = Seen(
+        self.seen = ObserverProgress(
             reached if newest is None else min(reached, newest),
             newest,
             self._waited_s,

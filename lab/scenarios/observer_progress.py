@@ -20,7 +20,7 @@ EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObserverProgress:
     """What the observer of a run of processes saw. `version`: up to which it saw everything; `newest`: the store's
     version when the scenario ended, None where the API server did not answer. `behind_s`: how long at most a change
     took to be seen. `gaps`: resources whose changes between two versions were not seen one by one. `judged_late`: the

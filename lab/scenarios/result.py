@@ -7,7 +7,7 @@ from lab.scenarios.invariants import Violation
 from lab.scenarios.measures.history import PodHistory
 from lab.scenarios.measures.phases import Sample
 from lab.scenarios.measures.register import Measure
-from lab.scenarios.observer_progress import Seen
+from lab.scenarios.observer_progress import ObserverProgress
 from services.telemetry.spans import FinishedSpan
 
 
@@ -61,7 +61,7 @@ class RunResult:
     """Why there is no value of those that could not be computed, by name."""
     absent: list[str] = field(default_factory=list)
     """What the state that the run began from names and the mesh did not have: sentences."""
-    seen: Seen | None = None
+    seen: ObserverProgress | None = None
     """How much of the store the run's observer saw; None of a simulation, which is seen whole."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""

@@ -23,7 +23,7 @@ from lab.scenarios.invariants.auditor import checks
 from lab.scenarios.measures.history import SEEN_BY_CLIENTS, Measures
 from lab.scenarios.measures.queue_pools import QueuePools
 from lab.scenarios.measures.recorded import Recorded
-from lab.scenarios.measures.scenario_measures import FinishedRun, Stated, stated, wanted_by
+from lab.scenarios.measures.scenario_measures import FinishedRun, ScenarioMeasure, stated, wanted_by
 from lab.scenarios.mesh import Mesh, MeshPlan, NotPossible, identity_named
 from lab.scenarios.observer import RESOURCES, Observer
 from lab.scenarios.observer_progress import Ending, PodCommits
@@ -86,9 +86,9 @@ def load_scenario(path: str | Path) -> Scenario:
     return scenario
 
 
-def measures_of(scenario: Scenario) -> tuple[Stated, ...]:
+def measures_of(scenario: Scenario) -> tuple[ScenarioMeasure, ...]:
     """Return the measures that the scenario states. Raises: ScriptError naming the line."""
-    found: dict[str, Stated] = {}
+    found: dict[str, ScenarioMeasure] = {}
     for number, text in scenario.measures:
         try:
             each = stated(text, lambda resource: resource in RESOURCES)

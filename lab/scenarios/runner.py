@@ -17,7 +17,7 @@ from lab.scenarios.measures.placement import Placement
 from lab.scenarios.measures.recorded import Recorded
 from lab.scenarios.mesh import Mesh
 from lab.scenarios.observer import Observer
-from lab.scenarios.observer_progress import Ending, Seen
+from lab.scenarios.observer_progress import Ending, ObserverProgress
 from lab.scenarios.recording import RunRecorder
 from lab.scenarios.result import Judgement
 from lab.scenarios.script.context import ScenarioContext, substitute
@@ -46,7 +46,7 @@ class ScenarioRun:
     started_s: float = 0.0
     """On the mesh's own clock; all other times count from here."""
     ended_s: float = 0.0
-    seen: Seen | None = None
+    seen: ObserverProgress | None = None
     """How much of the store the observer saw; None of a simulation, whose observer sees everything."""
     arrivals: dict[int, float] = field(default_factory=dict)
     """When each version of a pod was seen, of a run of processes."""

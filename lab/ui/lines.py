@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     line: Line
 
 
-class _Kept(NamedTuple):
+class _RingLine(NamedTuple):
     """A line of the ring: its bytes, its time, and the version that it commits."""
 
     raw: bytes
@@ -185,12 +185,12 @@ class Ring:
     again when they are asked for: a line that is read takes five times as much."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._kept: deque[_Kept] = deque(maxlen=kept)
+        self._kept: deque[_RingLine] = deque(maxlen=kept)
 
     def add(self, entry: Entry) -> None:
         """Keep one more; the oldest goes."""
         line = entry.line
-        self._kept.append(_Kept(entry.raw, line.wall, line.rv if line.ev == COMMIT else None))
+        self._kept.append(_RingLine(entry.raw, line.wall, line.rv if line.ev == COMMIT else None))
 
     def after(self, rv: int) -> list[Entry]:
         """Return those that were written after the commit of a version."""

@@ -82,7 +82,7 @@ _IMPORT_MAP: Final = re.compile(r'<script type="importmap">(.*?)</script>', re.D
 
 
 @dataclass
-class Written:
+class PageFile:
     """A file that was written. `parts`: bytes by what they are; `advice`: one line when it is large, else ""."""
 
     path: Path
@@ -116,7 +116,7 @@ class Embedded(NamedTuple):
     documents: Mapping[str, Any] = {}
 
 
-def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, result: Embedded | None = None) -> Written:
+def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, result: Embedded | None = None) -> PageFile:
     """Write the page with these recordings, and what it opens with, into one file. Raises: Unreadable, of a recording
     that cannot be read; ValueError for a detail that there is not, and where there is nothing to write; OSError."""
     if detail not in DETAILS:
@@ -124,7 +124,7 @@ def write_page(paths: Sequence[Path], out: Path, detail: str = EVERYTHING, resul
     text, sizes = page_text(paths, detail, result)
     data = text.encode()
     out.write_bytes(data)
-    return Written(out, len(data), sizes, _advice(out, len(data), sizes, detail))
+    return PageFile(out, len(data), sizes, _advice(out, len(data), sizes, detail))
 
 
 def page_text(

@@ -57,7 +57,7 @@ class _Listener:
 
 
 @dataclass(frozen=True)
-class _Again:
+class _SecondWalk:
     """A second walk through an attempt. `decided`: the state that the first one ended with, None after an error."""
 
     profile: Profile
@@ -118,7 +118,7 @@ def answers_of(
     state.data.update(state.seed)
     runner = profile.runner.only(lambda plugin: True, observer=listener)
     feasible = runner.filter(state, pod, columns)
-    again = _Again(profile, pod, columns, nominator, rules, state, decided)
+    again = _SecondWalk(profile, pod, columns, nominator, rules, state, decided)
     narrowed = {plugin: each.node_names for plugin, each in listener.prepared.items()}
     found: Answers = {
         "selected-node": "",

@@ -87,7 +87,7 @@ def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
 
 
 @dataclass(frozen=True)
-class Begun:
+class VolumeWrite:
     """What was written for a pod: a volume, and the claim it is for, or a claim to make one for; `rv`: its version."""
 
     key: Key
@@ -95,7 +95,7 @@ class Begun:
     claim: Key | None = None
 
 
-def progress(world: World, node: Node, begun: list[Begun]) -> tuple[bool, str]:
+def progress(world: World, node: Node, begun: list[VolumeWrite]) -> tuple[bool, str]:
     """Return whether everything is bound, and else why it cannot be any more ("": not yet)."""
     steps = (
         _making(world, node, each) if each.claim is None else _binding(world, node, each, each.claim) for each in begun
@@ -103,7 +103,7 @@ def progress(world: World, node: Node, begun: list[Begun]) -> tuple[bool, str]:
     return next(((False, problem) for is_done, problem in steps if problem or not is_done), (True, ""))
 
 
-def _binding(world: World, node: Node, written: Begun, key: Key) -> tuple[bool, str]:
+def _binding(world: World, node: Node, written: VolumeWrite, key: Key) -> tuple[bool, str]:
     volume, claim = world.get(PersistentVolume, written.key), world.get(PersistentVolumeClaim, key)
     if volume is None:
         return False, f'failed to check binding: persistentvolume "{written.key}" not found'
@@ -119,7 +119,7 @@ def _binding(world: World, node: Node, written: Begun, key: Key) -> tuple[bool, 
     return claim.is_fully_bound, ""
 
 
-def _making(world: World, node: Node, written: Begun) -> tuple[bool, str]:
+def _making(world: World, node: Node, written: VolumeWrite) -> tuple[bool, str]:
     claim = world.get(PersistentVolumeClaim, written.key)
     if claim is None:
         return False, f'failed to check provisioning pvc: persistentvolumeclaim "{written.key}" not found'
@@ -201,8 +201,8 @@ class VolumeBinder:
             if not waiting:
                 self._waiting.pop(key, None)
 
-    async def _write(self, node_name: str, reserved: Reserved, client: Any) -> list[Begun]:
-        begun: list[Begun] = []
+    async def _write(self, node_name: str, reserved: Reserved, client: Any) -> list[VolumeWrite]:
+        begun: list[VolumeWrite] = []
         for before, volume, claim in reserved.bindings:
             rv = before.metadata.rv
             if volume is not before:
@@ -218,18 +218,18 @@ class VolumeBinder:
                 patch = {"metadata": {"annotations": dict(volume.metadata.annotations)}, "spec": {"claimRef": wanted}}
                 meta, version = volume.metadata, before.metadata.resource_version
                 rv = await client.patch_rv("persistentvolumes", meta.key, patch, uid=meta.uid, resource_version=version)
-            begun.append(Begun(volume.metadata.key, rv, claim.metadata.key))
+            begun.append(VolumeWrite(volume.metadata.key, rv, claim.metadata.key))
         for claim in reserved.to_provision:
             meta = claim.metadata
             patch = {"metadata": {"annotations": {SELECTED_NODE: node_name}}}
             rv = await client.patch_rv(
                 "persistentvolumeclaims", meta.key, patch, uid=meta.uid, resource_version=meta.resource_version
             )
-            begun.append(Begun(meta.key, rv))
+            begun.append(VolumeWrite(meta.key, rv))
         return begun
 
     async def _wait(
-        self, pod: PodInfo, node_name: str, reserved: Reserved, begun: list[Begun], event: asyncio.Event
+        self, pod: PodInfo, node_name: str, reserved: Reserved, begun: list[VolumeWrite], event: asyncio.Event
     ) -> Status:
         while True:
             event.clear()

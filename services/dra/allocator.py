@@ -179,7 +179,7 @@ class _DeviceDemand:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _PickedDevice:
     """A device picked in the search: the `k`-th of its request, at this place among the devices."""
 
     wanted: _DeviceDemand
@@ -221,7 +221,7 @@ class _Search:
         self._counters = Counters(
             allocator.allocated, allocator.known_counters, has_upstreams_defects=allocator.features.counter_bugs
         )
-        self._stack: list[_Taken | _Choice] = []
+        self._stack: list[_PickedDevice | _Choice] = []
         self._count = [0] * len(wanted)
         self._picked: dict[DeviceId, list[int]] = {}
         self._shared: dict[DeviceId, int] = {}
@@ -229,9 +229,9 @@ class _Search:
         self._is_too_many = False
         self._tries = 0
 
-    def taken(self) -> list[_Taken]:
+    def taken(self) -> list[_PickedDevice]:
         """Return the devices picked, in order."""
-        return [each for each in self._stack if isinstance(each, _Taken)]
+        return [each for each in self._stack if isinstance(each, _PickedDevice)]
 
     def chosen(self) -> tuple[tuple[RequestOption, ...], ...]:
         """Return, by claim and request, what was asked, with alternatives the one taken."""
@@ -265,7 +265,7 @@ class _Search:
 
     def _latest_place(self) -> int:
         latest = self._stack[-1]
-        assert isinstance(latest, _Taken)
+        assert isinstance(latest, _PickedDevice)
         return latest.at
 
     def _begin(self, claim: int, index: int) -> _DeviceDemand | None:
@@ -292,7 +292,7 @@ class _Search:
         """Undo choices until there is another one; return what to go on with, None when there is none left."""
         while self._stack:
             latest = self._stack.pop()
-            if isinstance(latest, _Taken):
+            if isinstance(latest, _PickedDevice):
                 self._undo(latest)
                 if not self._is_too_many and latest.wanted.fixed is None:
                     return latest.wanted, latest.k, latest.at + 1
@@ -355,7 +355,7 @@ class _Search:
             self._picked.setdefault(key, []).append(asked.claim)
         self._count[asked.claim] += 1
         pick = Pick(asked, candidate, consumed if is_shared else None)
-        self._stack.append(_Taken(wanted, k, at, pick, has_counters))
+        self._stack.append(_PickedDevice(wanted, k, at, pick, has_counters))
         return True
 
     def _is_in_use(self, asked: RequestOption, key: DeviceId, is_shared: bool) -> bool:
@@ -395,7 +395,7 @@ class _Search:
                 earlier.drop(asked.request)
         return consumed
 
-    def _undo(self, taken: _Taken) -> None:
+    def _undo(self, taken: _PickedDevice) -> None:
         asked, candidate = taken.wanted.asked, taken.pick.candidate
         key, consumed = candidate.id, taken.pick.consumed
         for index in asked.rules:

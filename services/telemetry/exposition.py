@@ -35,7 +35,7 @@ def exposition(samples: Mapping[str, float], accept: str = "", *, has_process: b
     return content_type, b"".join(pieces)
 
 
-class _Kept(NamedTuple):
+class _EncodedTable(NamedTuple):
     state: object
     text: bytes
 
@@ -44,7 +44,7 @@ class Exposition:
     """Composes the answers of one server. `composed`, `reused`: series whose lines were written, and were not again."""
 
     def __init__(self) -> None:
-        self._kept: dict[bool, dict[SeriesKey, _Kept]] = {}
+        self._kept: dict[bool, dict[SeriesKey, _EncodedTable]] = {}
         self.composed = self.reused = 0
 
     def pieces(
@@ -83,7 +83,7 @@ class Exposition:
                 looked_at += 1
                 state, found = series.state, before.get(key)
                 if found is None or found.state != state:
-                    found = _Kept(state, writer.lines(base, series))
+                    found = _EncodedTable(state, writer.lines(base, series))
                     lines += found.text.count(b"\n")
                     self.composed += 1
                 else:

@@ -1,5 +1,6 @@
 """Names are the field's: what a Kubernetes engineer greps for. docs/glossary.md has the words that are new."""
 
+import ast
 import re
 from functools import cache
 
@@ -86,3 +87,37 @@ def test_every_module_has_one_dotted_name():
     modules = [module_of(path) for path in sources()]
 
     assert len(modules) == len(set(modules))
+
+
+PARTICIPLES = frozenset(
+    (
+        "again", "answered", "asked", "attended", "begun", "done", "found", "given", "gone", "held", "kept", "known", "left", "made",
+        "meant", "named", "said", "seen", "sent", "shown", "stated", "taken", "told", "wanted", "written",
+    )
+)  # fmt: skip
+"""Words that say neither what something is nor what it does: a name is a noun with a type or a role, or a verb."""
+FUNCTIONS_MAX = 231
+"""Functions that are named so at present; the number only falls."""
+
+
+def test_no_module_and_no_class_is_named_by_a_participle_alone():
+    modules = [str(path.relative_to(ROOT)) for path in sources() if path.stem in PARTICIPLES]
+    classes = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES
+    ]
+
+    assert [] == modules + classes
+
+
+def test_fewer_and_fewer_functions_are_named_by_a_participle_alone():
+    found = [
+        node.name
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in PARTICIPLES
+    ]
+
+    assert len(found) <= FUNCTIONS_MAX, f"{len(found)}; when there are fewer, lower FUNCTIONS_MAX"

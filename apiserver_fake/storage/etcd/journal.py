@@ -28,7 +28,7 @@ from apiserver_fake.storage.etcd.keyvalues import (
     Txn,
 )
 from apiserver_fake.storage.journal import Base, Journal, JournalError, OvertakenError, Recovered
-from apiserver_fake.storage.records import Entry, Kept
+from apiserver_fake.storage.records import BaseObject, Entry
 from services.api.errors import Timeout, Unavailable
 from services.runtime.config import EXIT_CONFIG, EXIT_IO
 
@@ -139,10 +139,10 @@ class EtcdJournal(Journal):
             if made.is_committed:
                 return f"{made.revision:x}"
 
-    async def _base(self) -> list[Kept]:
+    async def _base(self) -> list[BaseObject]:
         """Read the state at the oldest revision there is."""
         oldest = await self._oldest()
-        kept: list[Kept] = []
+        kept: list[BaseObject] = []
         after, rv, head = b"", 0, 0
         while oldest:
             page = await self._etcd.range(self._keys.all, oldest, after, PAGE_KEYS)
@@ -150,7 +150,7 @@ class EtcdJournal(Journal):
                 if found.key == self._keys.head:
                     rv, head = self._keys.version_of(found.value), found.revision
                 elif not found.key.startswith(self._keys.own):
-                    kept.append(Kept(*self._keys.object_at(found), found.value))
+                    kept.append(BaseObject(*self._keys.object_at(found), found.value))
             if len(page) < PAGE_KEYS:
                 break
             after = page[-1].key

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from kubelet.managers.device_calls import Device, DeviceNode, Given, Options, is_extended
+from kubelet.managers.device_calls import AllocateResult, Device, DeviceNode, Options, is_extended
 
 DEVICES_MAX = 10_000
 
@@ -121,7 +121,7 @@ class EmulatedPlugin:
         if unknown := [device for device in devices if device not in self.devices]:
             raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(self.devices) or 'none'}")
 
-    def given(self, ids: Sequence[str]) -> Given:
+    def given(self, ids: Sequence[str]) -> AllocateResult:
         """Return what a container needs to use these. Raises: ValueError when it will not."""
         if self.refuses:
             raise ValueError(f"{self.definition.resource} is configured to refuse")
@@ -129,7 +129,7 @@ class EmulatedPlugin:
         name = self.definition.resource
         variable = "KEPLAB_DEVICES_" + "".join(sign.upper() if sign.isalnum() else "_" for sign in name)
         listed = ",".join(sorted(ids))
-        return Given(
+        return AllocateResult(
             envs={variable: listed},
             annotations={f"devices.keplab.dev/{name.rpartition('/')[2]}": listed},
             nodes=tuple(DeviceNode(f"/dev/{device}", f"/dev/keplab/{name}/{device}") for device in sorted(ids)),

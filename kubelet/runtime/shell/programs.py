@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final
 
-from kubelet.runtime.outcome import PATH, Outcome, Written
+from kubelet.runtime.outcome import PATH, Outcome, OutputPiece
 from kubelet.runtime.shell.files import Directory, Entry, File, FileError, FileSystem, Link, split, walk
 from kubelet.runtime.shell.interpreter import (
     Context,
@@ -55,7 +55,7 @@ def run(
         Stdin(stdin),
         hostname=hostname,
     )
-    written: list[Written] = []
+    written: list[OutputPiece] = []
     process, code = start(context, list(words)), None
     answer: bytes | None = None
     for _ in range(STEPS_MAX):
@@ -69,7 +69,7 @@ def run(
             case Read():
                 answer = b""
             case Write(stream, data):
-                written.append(Written(took_s, stream, data))
+                written.append(OutputPiece(took_s, stream, data))
             case Sleep(seconds):
                 took_s += seconds
                 if took_s > until_s or seconds == math.inf:

@@ -144,7 +144,7 @@ class _Received:
         self.stream, self.chain, self.who, self.kind = stream, chain, who, kind
 
 
-class _Sent:
+class _ServerStream:
     """One stream where it is sent, by the server's own lines; whether it began with the state shows later."""
 
     def __init__(self, kind: str, data: dict[str, str], start_rv: int, user: str) -> None:
@@ -169,7 +169,7 @@ class StreamsAreTrue(Check):
         self._received: dict[int, _Received] = {}
         self._chains: dict[tuple[object, ...], int] = {}
         self._open: dict[tuple[object, ...], int] = {}
-        self._sent: dict[tuple[str, int], _Sent] = {}
+        self._sent: dict[tuple[str, int], _ServerStream] = {}
         self._number = 0
         self._hashed: tuple[bytes, str] = (b"", "")
 
@@ -241,7 +241,7 @@ class StreamsAreTrue(Check):
         key = (line.inc, int(number))
         if line.ev == "watch.open":
             kind = self.view.kinds.get(str(line.data.get("resource", "")), "")
-            self._sent[key] = _Sent(kind, line.data, int(line.data.get("start_rv", 0)), line.identity)
+            self._sent[key] = _ServerStream(kind, line.data, int(line.data.get("start_rv", 0)), line.identity)
         elif line.ev == "watch.close":
             self._sent.pop(key, None)
             if line.data.get("reason") not in REASONS:
@@ -253,7 +253,7 @@ class StreamsAreTrue(Check):
             for detail in self._take_sent(sent, line, line.rv):
                 report(line, f"{detail} (sent to {sent.user})")
 
-    def _take_sent(self, sent: _Sent, line: Line, rv: int) -> list[str]:
+    def _take_sent(self, sent: _ServerStream, line: Line, rv: int) -> list[str]:
         is_bookmark = line.ev == "watch.bookmark"
         ends_initial = bool(line.data.get("initial_events_end"))
         if sent.stream is None:

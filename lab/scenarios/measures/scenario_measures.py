@@ -36,7 +36,7 @@ _TIMES: Final = {
 
 
 @dataclass(frozen=True)
-class Stated:
+class ScenarioMeasure:
     """A measure of a scenario: an expression, or a package's entry."""
 
     measure: Measure
@@ -61,7 +61,7 @@ def _wanted(at_end: Iterable[str], created: Iterable[str], versions: Iterable[st
     return Followed(wire(at_end), wire(created), wire(versions), frozenset(events))
 
 
-def stated(text: str, followed: Callable[[str], bool]) -> Stated:
+def stated(text: str, followed: Callable[[str], bool]) -> ScenarioMeasure:
     """Return the measure that the rest of a line states. `followed`: whether scenarios follow a resource (wire name).
 
     Raises: ValueError that names the measure, the word and what is legal.
@@ -70,12 +70,12 @@ def stated(text: str, followed: Callable[[str], bool]) -> Stated:
     from lab.scenarios.measures.expression import parse_measure
 
     measure, expression = parse_measure(text)
-    found: Stated
+    found: ScenarioMeasure
     if expression is None:
         entry, about = package_measure(measure.name)
-        found = Stated(about, entry)
+        found = ScenarioMeasure(about, entry)
     else:
-        found = Stated(measure, expression)
+        found = ScenarioMeasure(measure, expression)
     wanted = found.wanted
     for name in sorted(wanted.at_end | wanted.created | wanted.versions):
         if not followed(name):
@@ -83,7 +83,7 @@ def stated(text: str, followed: Callable[[str], bool]) -> Stated:
     return found
 
 
-def wanted_by(measures: Iterable[Stated]) -> Followed:
+def wanted_by(measures: Iterable[ScenarioMeasure]) -> Followed:
     """Return what has to be kept for all of them."""
     all_of_them = [each.wanted for each in measures]
     return Followed(
@@ -157,7 +157,7 @@ class FinishedRun:
             "queue": dict(self.queue.of(uid)),
         }
 
-    def values(self, measures: Iterable[Stated]) -> tuple[dict[str, float | None], dict[str, str]]:
+    def values(self, measures: Iterable[ScenarioMeasure]) -> tuple[dict[str, float | None], dict[str, str]]:
         """Return the figures by name, and why there is none of those that could not be computed."""
         found: dict[str, float | None] = {}
         errors: dict[str, str] = {}

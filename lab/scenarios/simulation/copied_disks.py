@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from apiserver_fake.storage.journal import copied_files
-from apiserver_fake.storage.records import Kept
+from apiserver_fake.storage.records import BaseObject
 from kubelet.agent.journal import files_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.records import PodRecord
@@ -22,7 +22,7 @@ CLAIMS = "resourceclaims.resource.k8s.io"
 def store_files(state: State) -> dict[str, bytes]:
     """Return the files of a store that has these objects."""
     kept = [
-        Kept(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
+        BaseObject(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
         for each in state.objects
     ]
     return copied_files(state.rv, kept)

@@ -95,7 +95,7 @@ async def _loaded(source: Source, begin: Begin, switches: Switches) -> tuple[Sta
     try:
         await component.server.wait_until_ready()
         client = Client(component.server.api_for(ADMIN), clock, chance)
-        loader, given = Loader(client, rules), _Given()
+        loader, given = Loader(client, rules), _SnapshotValues()
         loaded = await loader.load(given.noting(each) for each in stream.objects)
         objects: list[StoredObject] = []
         for name in resources():
@@ -120,7 +120,7 @@ def _digest(source: Source) -> str:
     return digest.hexdigest()
 
 
-class _Given:
+class _SnapshotValues:
     """What only the snapshot knows of its objects, by wire name and key."""
 
     def __init__(self) -> None:

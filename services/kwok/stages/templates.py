@@ -120,7 +120,7 @@ class Template:
         return TemplateError(f"internal error: {faults.spoken(error)}")
 
 
-class _Left(Exception):
+class _LoopExit(Exception):
     """A `break` or `continue`, its argument, on its way to its `range`."""
 
 
@@ -510,7 +510,7 @@ def _printed(text: str) -> Node:
 
 def _leaving(kind: str) -> Node:
     def leave(_run: _Run, _dot: Any) -> None:
-        raise _Left(kind)
+        raise _LoopExit(kind)
 
     return leave
 
@@ -556,7 +556,7 @@ def _range(pipeline: _Pipeline, body: Body, otherwise: Body) -> Node:
                 pipeline.set(run, name, each)
             try:
                 run.nodes(body, value)
-            except _Left as left:
+            except _LoopExit as left:
                 if left.args == ("break",):
                     break
             finally:

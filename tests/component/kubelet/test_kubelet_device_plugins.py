@@ -8,7 +8,7 @@ import pytest
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
-from kubelet.managers.device_calls import Device, Given, Options, Registration
+from kubelet.managers.device_calls import AllocateResult, Device, Options, Registration
 from lab.scenarios.simulation.disk import DiskImage
 from lab.scenarios.simulation.lifetime import Lifetime
 from lab.scenarios.simulation.sockets import SimSockets
@@ -383,7 +383,7 @@ def test_while_a_plugin_is_asked_no_other_pod_is_admitted_and_then_all_go_in_ord
 
         async def allocate(_):
             await answered.wait()
-            return wire.encode_given([Given()])
+            return wire.encode_given([AllocateResult()])
 
         service = LocalService({wire.GET_OPTIONS: options, wire.ALLOCATE: allocate}, {wire.LIST_AND_WATCH: devices})
         await sockets.serve("nodes/n1/other.sock", service)
@@ -423,7 +423,7 @@ def test_a_pod_deleted_while_its_plugin_is_asked_leaves_its_device_free(simulate
 
         async def allocate(_):
             await answered.wait()
-            return wire.encode_given([Given()])
+            return wire.encode_given([AllocateResult()])
 
         service = LocalService({wire.GET_OPTIONS: options, wire.ALLOCATE: allocate}, {wire.LIST_AND_WATCH: devices})
         await sockets.serve("nodes/n1/other.sock", service)

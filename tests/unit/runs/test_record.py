@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lab.runs.record import ALPHABET, Named, Origin, RunRecord, UnknownRun, fates_of, id_of, is_version, named
+from lab.runs.record import ALPHABET, Origin, RunRecord, RunReference, UnknownRun, fates_of, id_of, is_version, named
 from lab.scenarios.measures.history import PodHistory
 
 RECORD = RunRecord("", "run", "runaway", "simulated", True, "keplab run f", Origin("f", "", "1"))
@@ -30,12 +30,12 @@ def test_a_record_gets_the_same_id_unless_that_is_taken():
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        ("kxb2d", Named("kxb2d")),
-        ("b", Named("b9dpq")),
-        ("latest", Named("kxb2d")),
-        ("latest~2", Named("b9dpq")),
-        ("kxc/fail/3", Named("kxc4w", "fail", 3)),
-        ("latest/fail/-1", Named("kxb2d", "fail", -1)),
+        ("kxb2d", RunReference("kxb2d")),
+        ("b", RunReference("b9dpq")),
+        ("latest", RunReference("kxb2d")),
+        ("latest~2", RunReference("b9dpq")),
+        ("kxc/fail/3", RunReference("kxc4w", "fail", 3)),
+        ("latest/fail/-1", RunReference("kxb2d", "fail", -1)),
     ],
 )
 def test_a_run_is_named_by_id_beginning_or_age(reference, expected):

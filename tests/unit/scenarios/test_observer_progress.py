@@ -3,7 +3,7 @@
 import pytest
 
 from lab.scenarios.measures.history import History, PodHistory
-from lab.scenarios.observer_progress import Ending, PodCommits, Seen
+from lab.scenarios.observer_progress import Ending, ObserverProgress, PodCommits
 from services.telemetry.eventlog import Line
 
 
@@ -82,11 +82,11 @@ def test_behind_is_the_longest_time_from_a_commit_to_its_sight():
 @pytest.mark.parametrize(
     ("seen", "notes"),
     [
-        (Seen(9, 9, 0.5), []),
-        (Seen(2368, 4888), ["seen until version 2368 of 4888"]),
-        (Seen(9, None), ["seen until version 9; the API server did not say its own when the run ended"]),
-        (Seen(9, 9, 0.61), ["what was seen was up to 0.6 s behind the store: times are as late as that"]),
-        (Seen(9, 9, 0.0, ("pods: listed",), ("line 3: late",)), ["pods: listed", "line 3: late"]),
+        (ObserverProgress(9, 9, 0.5), []),
+        (ObserverProgress(2368, 4888), ["seen until version 2368 of 4888"]),
+        (ObserverProgress(9, None), ["seen until version 9; the API server did not say its own when the run ended"]),
+        (ObserverProgress(9, 9, 0.61), ["what was seen was up to 0.6 s behind the store: times are as late as that"]),
+        (ObserverProgress(9, 9, 0.0, ("pods: listed",), ("line 3: late",)), ["pods: listed", "line 3: late"]),
     ],
 )
 def test_a_run_says_what_its_reader_has_to_know_and_nothing_else(seen, notes):

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from apiserver_fake.storage.journal import DiskJournal, JournalError
-from apiserver_fake.storage.records import Entry, Kept
+from apiserver_fake.storage.records import BaseObject, Entry
 from services.runtime.real import MemoryDisk
 
 SECRET = b"ab" * 32
@@ -95,13 +95,17 @@ def test_a_snapshot_replaces_the_logs_and_keeps_the_window_with_its_request_ids(
         journal = DiskJournal(disk, snapshot_after_bytes=1)
         await journal.open(SECRET)
         await journal.append([an_entry(1), asked], 0)
-        await journal.fold(lambda: (1, [Kept("configmaps", 1, b"{}")]))
+        await journal.fold(lambda: (1, [BaseObject("configmaps", 1, b"{}")]))
         await journal.append([an_entry(3, "c")], 1)
 
     asyncio.run(write())
 
     found = reopened(disk)
-    assert (found.base_rv, found.base, found.entries) == (1, [Kept("configmaps", 1, b"{}")], [asked, an_entry(3, "c")])
+    assert (found.base_rv, found.base, found.entries) == (
+        1,
+        [BaseObject("configmaps", 1, b"{}")],
+        [asked, an_entry(3, "c")],
+    )
     assert [n for n in disk.names() if n.startswith("log-")] == [f"log-{3:020d}"]
 
 
@@ -120,7 +124,7 @@ def test_as_19_s18_a_crash_between_snapshot_and_removal_of_logs_brings_nothing_b
             raise Crash
 
         disk.remove = crash
-        await journal.fold(lambda: (2, [Kept("configmaps", 1, b"{}"), Kept("configmaps", 2, b"{}")]))
+        await journal.fold(lambda: (2, [BaseObject("configmaps", 1, b"{}"), BaseObject("configmaps", 2, b"{}")]))
 
     with pytest.raises(Crash):
         asyncio.run(write())

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.framework.world import FixedWorld
-from scheduler.volumes.binder import Begun, progress, reserve, revert
+from scheduler.volumes.binder import VolumeWrite, progress, reserve, revert
 from scheduler.volumes.claims import AssumedVolumes
 from scheduler.volumes.finder import VolumeMatch
 from services.api.kinds.persistentvolumeclaim import SELECTED_NODE
@@ -96,7 +96,7 @@ def unreferenced(made):
     ],
 )  # fmt: skip
 def test_a_volume_that_was_written_is_waited_for_until_its_claim_is_bound_or_never_can_be(node, objects, outcome):
-    assert progress(FixedWorld(*objects), node, [Begun(VOLUME, 5, CLAIM)]) == outcome
+    assert progress(FixedWorld(*objects), node, [VolumeWrite(VOLUME, 5, CLAIM)]) == outcome
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_a_volume_that_was_written_is_waited_for_until_its_claim_is_bound_or_nev
     ],
 )
 def test_a_volume_that_is_to_be_made_is_waited_for_until_it_is_bound_or_the_provisioner_gave_up(node, objects, outcome):
-    assert progress(FixedWorld(*objects), node, [Begun(CLAIM, 5)]) == outcome
+    assert progress(FixedWorld(*objects), node, [VolumeWrite(CLAIM, 5)]) == outcome
 
 
 def test_a_pods_claims_are_done_when_all_are_and_the_first_that_is_not_says_why(node):
     done = (volume("v", claim="data", rv=5), claim(bound="v"))
-    begun = [Begun(VOLUME, 5, CLAIM), Begun(Key("default", "more"), 5)]
+    begun = [VolumeWrite(VOLUME, 5, CLAIM), VolumeWrite(Key("default", "more"), 5)]
 
     assert progress(FixedWorld(*done, claim("more", node="n1", rv=5)), node, begun) == (False, "")
     assert progress(FixedWorld(*done, claim("more", rv=5)), node, begun) == (
