@@ -301,7 +301,7 @@ def worker_key(pod: Pod) -> WorkerKey:
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether it came from a file or is the mirror of one that did."""
+    """Whether it is a static pod, or the mirror of one."""
     annotations = pod.metadata.annotations
     return MIRROR_ANNOTATION in annotations or annotations.get(STATIC_ANNOTATION, "api") != "api"
 

@@ -319,7 +319,7 @@ class EventHandlers:
         return []
 
     def devices_changed(self, node: str, now: float) -> None:
-        """What a node offers is another: it may have the devices now that it could not prepare (7.3, early expiry)."""
+        """Take a change of what a node offers: it may have the devices now that it could not prepare (7.3, early expiry)."""
         self._wake_excluded(self.exclusions.end(node, UNPREPARED), now)
 
     def expire_exclusions(self, now: float) -> None:

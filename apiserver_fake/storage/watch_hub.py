@@ -165,7 +165,7 @@ class Watcher:
             self._notify_once()
 
     def begun(self) -> None:
-        """Say that it has begun, be it with nothing."""
+        """Send the first frame, even when no event is pending."""
         self._notify_once()
 
     def offer(self, queued: _Queued) -> None:

@@ -268,7 +268,7 @@ class Agent(NodeShell):
             self.kubelet.stages_changed(self.now())
 
     def annotations_changed(self) -> None:
-        """Have the Node say where its metrics are, if that is another place now."""
+        """Write the new path of the node's metrics, when it changed."""
         if self.is_registered and self.host.annotations_of(self.name) != self._annotated:
             self.spawn(self._annotate())
 

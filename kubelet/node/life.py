@@ -90,7 +90,7 @@ class NodeLife:
         self._out.effects.append(SetTimer(at_s, what, NODE_KEY))
 
     def faults_changed(self, faults: NodeFaults, now: float) -> None:
-        """What is wrong with the node is another from now on."""
+        """Replace the node's faults."""
         if faults.stream_failures:
             self._runtime.pleg.fail_stream(now, faults.stream_failures)
         self._runtime.pleg.stick(now, faults.relists_stuck_s)

@@ -69,7 +69,7 @@ def _end_hook(pod: PodContext, container: Container, t: float) -> bool:
 
 
 def pleg_changed(pod: PodContext, container: Container, now: float) -> None:
-    """The node notices what containers do at other times than before."""
+    """Change when the node notices what its containers do."""
     if container.is_hidden and not container.is_hooked and container.stop_at_s is None:
         _notice(pod, container, now)
     container.turn(now)
@@ -112,7 +112,7 @@ def resume_probes(pod: PodContext, container: Container, status: ContainerStatus
 
 
 def step_memory(pod: PodContext, now: float) -> None:
-    """Find when each container that runs will use too much, if its size is another than last time."""
+    """Find when each running container will use too much, after its size has changed."""
     if pod.measured_for is not pod.actual:
         pod.measured_for = pod.actual
         for container in pod.containers:

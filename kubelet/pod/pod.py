@@ -159,7 +159,7 @@ class Pod(PodContext):
         return self.advance(now)
 
     def pleg_changed(self, now: float) -> list[Effect]:
-        """The node notices what containers do at other times than before."""
+        """Change when the node notices what its containers do."""
         self._catch_up(now)
         for container in self.containers:
             if container.is_running:

@@ -57,7 +57,7 @@ class Deferral:
         return state is not None and now >= state.next_s - _EARLY_S
 
     def admitted(self, key: WorkerKey) -> None:
-        """The wait was worth it, if there was one."""
+        """Count a deferred pod that was admitted."""
         if self.waiting.pop(key, None) is not None:
             self._out.counts.add("keplab_kubelet_pod_deferrals_total", "admitted")
 

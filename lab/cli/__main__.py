@@ -41,7 +41,7 @@ class _Commands(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command; None for what is none."""
+        """Import and return a command; None when it is not one."""
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None

@@ -127,7 +127,7 @@ def first_line(command: click.Command) -> str:
 
 
 def option_refused(error: click.NoSuchOption) -> click.UsageError:
-    """Return the error of an option that is none, in the words of a command that is none."""
+    """Return the error of an unknown option, in the words of an unknown command."""
     return click.UsageError(_refused("option", error.option_name, error.possibilities or ()), error.ctx)
 
 

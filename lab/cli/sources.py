@@ -56,7 +56,7 @@ def objects_of(data: Path, recording: Path | None) -> Objects:
 
 
 def kind_named(api: Objects, name: str) -> ServedKind:
-    """Return the kind that a user means; one that there is none of ends the command."""
+    """Return the kind that a user means; an unknown one ends the command."""
     with refusing(ApiError, code=EXIT_FAILED), refusing(NotFound):
         return api.kind_named(name)
 

@@ -23,7 +23,7 @@ class MachinePower(Protocol):
         """Whether the node is a machine of the mesh."""
 
     async def on(self, node: str, capacity: Document) -> None:
-        """Boot the machine with these resources; if it is on, have it have them from now on."""
+        """Boot the machine with these resources; when it is on, give it these."""
 
     async def off(self, node: str) -> None:
         """Take its power, and return once nothing of it acts any more."""

@@ -124,13 +124,13 @@ def called(document: Mapping[str, Any]) -> str:
 
 
 def kind_of(resource: str) -> str:
-    """Return the kind of a wire name; of one that is not built in, a guess by its plural."""
+    """Return the kind of a wire name; a guess by its plural, when it is not built in."""
     found = resources().get(resource)
     return found.kind if found is not None else resource.partition(".")[0].removesuffix("s").capitalize()
 
 
 def api_version_of(resource: str) -> str:
-    """Return the apiVersion of a wire name; of one that is not built in, version 1 of its group."""
+    """Return the apiVersion of a wire name; version 1 of its group, when it is not built in."""
     found = resources().get(resource)
     group = resource.partition(".")[2]
     return found.api_version if found is not None else f"{group}/v1" if group else "v1"

@@ -116,7 +116,7 @@ _DECODERS: Final[dict[type[Any], Any]] = {
 
 
 def _read(body: bytes | Document, view: type[Any]) -> Any:
-    """Return the view of a body, or None of one that is not of that kind."""
+    """Return the view of a body; None when it is of another kind."""
     try:
         return _DECODERS[view].decode(body) if isinstance(body, bytes) else msgspec.convert(body, view)
     except UNREADABLE:
@@ -130,7 +130,7 @@ def owners_of(body: bytes | Document) -> tuple[str, ...]:
 
 
 def pod_row(document: bytes | Document) -> PodRow | None:
-    """Return the row of a pod; None of what is none."""
+    """Return the row of a pod; None when the document is of another kind."""
     pod: Pod | None = _read(document, Pod)
     if pod is None:
         return None
@@ -196,7 +196,7 @@ def pod_row_of_facts(namespace: str, name: str, uid: str, facts: Document, befor
 
 
 def node_row(document: bytes | Document) -> NodeRow | None:
-    """Return the row of a node; None of what is none."""
+    """Return the row of a node; None when the document is of another kind."""
     node: Node | None = _read(document, Node)
     if node is None:
         return None
@@ -233,7 +233,7 @@ def node_row_of_facts(name: str, uid: str, facts: Document, before: NodeRow | No
 
 
 def numa_row(document: bytes | Document) -> NumaRow | None:
-    """Return what a NodeResourceTopology says of CPUs; None of what is none."""
+    """Return what a NodeResourceTopology says of CPUs; None when the document is of another kind."""
     topology: NodeResourceTopology | None = _read(document, NodeResourceTopology)
     if topology is None:
         return None
@@ -251,7 +251,7 @@ def numa_row(document: bytes | Document) -> NumaRow | None:
 
 
 def slice_row(document: bytes | Document) -> SliceRow | None:
-    """Return which devices a ResourceSlice publishes; None of what is none."""
+    """Return which devices a ResourceSlice publishes; None when the document is of another kind."""
     found: ResourceSlice | None = _read(document, ResourceSlice)
     if found is None:
         return None
@@ -261,7 +261,7 @@ def slice_row(document: bytes | Document) -> SliceRow | None:
 
 
 def claim_row(document: bytes | Document) -> ClaimRow | None:
-    """Return which devices a claim has for use, not for administration alone; None of what is none."""
+    """Return which devices a claim has for use, not for administration alone; None when the document is of another kind."""
     claim: ResourceClaim | None = _read(document, ResourceClaim)
     if claim is None:
         return None

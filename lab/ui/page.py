@@ -332,7 +332,7 @@ class _Whys:
                 self.pods[each.name].append(each)
         self._last = last = recording.rv_range[1]
         self._asked: dict[int, dict[str, None]] = defaultdict(dict)
-        """At which version what is to be said about whom."""
+        """(version, pod) pairs for which an explanation is precomputed."""
         self._cut: set[str] = set()
         """Pods of which what was said first is left out."""
         for pod, own in self.pods.items():

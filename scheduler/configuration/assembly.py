@@ -40,7 +40,7 @@ from scheduler.framework.status import Status, failed
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"
 WEIGHT: Final = 1
-"""What a weight of 0, or none, stands for."""
+"""Weight of an entry that names none, or 0."""
 
 
 @dataclass(frozen=True)

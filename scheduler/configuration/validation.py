@@ -35,7 +35,7 @@ def duplicate(path: str, value: Any) -> str:
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> str:
-    """Say that the value is none of those that are known."""
+    """Refuse a value that is not among the known ones."""
     values = ", ".join(f'"{each}"' for each in supported)
     return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
 

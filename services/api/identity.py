@@ -129,7 +129,7 @@ class Identity:
     is_asked_about: bool = False
     hosting: Hosting = NOWHERE
     credential: Credential = field(default=LASTING, compare=False, repr=False)
-    """What it was known by; no part of who this is."""
+    """The credential that authenticated it; not part of equality."""
 
     @property
     def node(self) -> str:

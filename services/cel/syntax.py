@@ -250,7 +250,7 @@ class Parser:
         return node
 
     def fail(self, at: int, message: str) -> None:
-        """Remember a reason why the expression is none."""
+        """Remember why the expression is not valid."""
         self.issues.append(Issue(at, message))
 
     def made(self, node: N, *children: Node | None) -> N:

@@ -63,7 +63,7 @@ class Beginning(Protocol):
     """What takes a state object by object as it comes; then `Followed.replaced` is given none of them."""
 
     def began(self) -> None:
-        """A state begins; what came of one that did not end is void."""
+        """Begin a new state; forget what came of one that did not end."""
         ...
 
     def arrived(self, item: Item) -> None:

@@ -98,7 +98,7 @@ class Candidate:
 
     @property
     def node_name(self) -> str:
-        """The one node it is on, "" for none."""
+        """Node of a slice that belongs to one node; empty otherwise."""
         return (self.device.node_name or "") if self.offer.per_device_node_selection else self.offer.node_name
 
     @property

@@ -16,7 +16,7 @@ from services.dra.requests import AllocationError, Failure, RequestOption
 from services.dra.taints import is_tolerated
 
 FindHolder = Callable[[DeviceId], str]
-"""Which claim has a device, "" for none that is known."""
+"""Name of the claim that holds a device; empty when unknown."""
 
 
 class Shortage(msgspec.Struct, frozen=True):

@@ -206,7 +206,7 @@ def path_pattern(path: str) -> re.Pattern[str]:
 
 
 def _parsed(head: bytes) -> Head | None:
-    """Return method, address and headers of a request; None for what is none."""
+    """Return method, address and headers of a request; None when it is not one."""
     try:
         line, *rest = head.decode("latin-1").split("\r\n")
         method, target, _ = line.split(" ", 2)

@@ -201,7 +201,7 @@ def address_of(webhook: Webhook, store: Store) -> Address:
 
 
 async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, traceparent: str, /) -> bytes:
-    """Stand for a network where there is none. Raises: CallError."""
+    """Refuse every call: a simulation has no network. Raises: CallError."""
     service = webhook.client.get("service") or {}
     where = webhook.client.get("url") or f"https://{service.get('name')}.{service.get('namespace')}.svc"
     raise CallError(f'failed to call webhook: Post "{where}": a simulation has no network to call webhooks over')

@@ -96,7 +96,7 @@ class _Registered:
         self._behind: dict[tuple[str, str], set[str]] = {}
 
     def note(self, event: WatchEvent) -> None:
-        """Take notice of one that changed, or went."""
+        """Take notice of a changed or deleted object."""
         name = event.name
         if (before := self._places.pop(name, None)) is not None:
             self._by_group[before[0]].discard(name)

@@ -18,7 +18,7 @@ _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
 def parsed(text: str) -> Address | None:
-    """Return an address, also of a text with leading zeros; None for what is none."""
+    """Return an address, also of a text with leading zeros; None when it is not one."""
     try:
         found = ip_address(_LEADING_ZERO.sub("", text))
     except ValueError:
@@ -27,7 +27,7 @@ def parsed(text: str) -> Address | None:
 
 
 def parsed_network(text: str) -> Network | None:
-    """Return a range, also of a text with leading zeros or further bits; None for what is none."""
+    """Return a range, also of a text with leading zeros or further bits; None when it is not one."""
     where, slash, _ = text.partition("/")
     if not slash or parsed(where) is None:
         return None
@@ -86,6 +86,6 @@ def ordinary(path: str, value: str) -> Causes:
 
 
 def version_of(text: str) -> int:
-    """Return 4 or 6, the version of an address or range; 0 for what is none."""
+    """Return 4 or 6, the version of an address or range; 0 when it is not one."""
     found = parsed(text.partition("/")[0])
     return 0 if found is None else found.version

@@ -499,7 +499,7 @@ def at_most_all(path: str, value: int | str) -> list[Cause]:
 
 
 def number_of(value: int | str) -> int:
-    """Return the number in a count or percentage; 0 of a text that is none, as upstream reads it."""
+    """Return the number in a count or percentage; 0 when the text is neither, as upstream reads it."""
     if isinstance(value, int):
         return value
     text = value[:-1] if _PERCENT_RE.fullmatch(value) else value

@@ -143,7 +143,7 @@ class Context:
         yield from self.write(STDERR, f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def path(self, path: str) -> str:
-        """Return the absolute path of one that a command names."""
+        """Return the absolute path of a file that a command names."""
         return normal(path, self.cwd) if path else path
 
 

@@ -92,7 +92,7 @@ class Cluster(Protocol):
 
 
 def kind_of(document: Mapping[str, Any]) -> Resource | None:
-    """Return the built-in kind of a document, whatever the version; None for what is none."""
+    """Return the built-in kind of a document, whatever the version; None when it is not one."""
     version, kind = str(document.get("apiVersion") or ""), str(document.get("kind") or "")
     found = resource_of_kind(version, kind)
     if found is not None:

@@ -36,7 +36,7 @@ class Benches(Group):
         return list(BENCHES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a benchmark and return its command; None for what is none."""
+        """Import a benchmark and return its command; None when it is not one."""
         row = BENCHES.get(cmd_name)
         if row is None:
             return None

@@ -41,7 +41,7 @@ class Level:
     _since_s: float = 0.0
 
     def set(self, value: float, now_s: float) -> None:
-        """Note that it is this from now on."""
+        """Record the figure that holds from now on."""
         if value != self.value:
             self._integral += self.value * (now_s - self._since_s)
             self._since_s, self.value = now_s, value
