@@ -319,7 +319,7 @@ class EventHandlers:
         return []
 
     def devices_changed(self, node: str, now: float) -> None:
-        """Take a change of what a node offers: it may have the devices now that it could not prepare (7.3, early expiry)."""
+        """Take a change of what a node offers, which may have devices now that it could not prepare (7.3)."""
         self._wake_excluded(self.exclusions.end(node, UNPREPARED), now)
 
     def expire_exclusions(self, now: float) -> None:

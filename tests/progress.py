@@ -50,6 +50,8 @@ class Progress:
             self._show(now_s)
 
     def _show(self, now_s: float) -> None:
+        if self._over * 100 < self._total:  # too few to say anything of the rest
+            return
         left_s = (now_s - self._began_s) / self._over * max(0, self._total - self._over)
         failed = f", {self._failed} failed" if self._failed else ""
         text = f"  {self._over:,} of {self._total:,} tests{failed}, about {left_s:.0f} s left"

@@ -261,7 +261,7 @@ def slice_row(document: bytes | Document) -> SliceRow | None:
 
 
 def claim_row(document: bytes | Document) -> ClaimRow | None:
-    """Return which devices a claim has for use, not for administration alone; None when the document is of another kind."""
+    """Return which devices a claim has for use, not for administration alone; None for another kind."""
     claim: ResourceClaim | None = _read(document, ResourceClaim)
     if claim is None:
         return None
