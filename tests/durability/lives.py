@@ -119,7 +119,7 @@ def _wire(watermark: Path, mutants: list[str]) -> None:
     if FOLD_OFTEN in mutants:
         product.PRUNE_AFTER_CHANGES = 1
         product.FREE_PAGES_MAX = 8
-    wiring.SqliteJournal = journal  # type: ignore[misc]
+    product.SqliteJournal = journal  # type: ignore[misc]
 
 
 def _live(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import yaml
 
 GROUP = "stable.example.com"
 CRD = f"crontabs.{GROUP}"
-DEFINITIONS = Path(__file__).parents[1] / "unit" / "apiserver_fake" / "customresources" / "definitions"
+DEFINITIONS = Path(__file__).parents[1] / "unit" / "apiserver_fake" / "extensions" / "customresources" / "definitions"
 SCHEMA = {
     "type": "object",
     "description": "A CronTab runs something now and then.",

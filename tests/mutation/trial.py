@@ -76,18 +76,7 @@ class Copy:
         chosen = self.place.parent / f"{self.place.name}.json"
         chosen.write_text(json.dumps([test.id for test in tests]))
         files = list(dict.fromkeys(test.file for test in tests))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "--slow",
-            "-x",
-            "-q",
-            "--no-header",
-            "--tb=no",
-            "-p",
-            "no:cacheprovider",
-        ]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
         command += ["-p", "tests.mutation.chosen", "-p", "no:xdist", *files]
         expected_s = sum(test.seconds for test in tests)
         paths = os.pathsep.join([str(self.place), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -34,7 +34,7 @@ GET = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 async def a_server(tmp_path, monkeypatch, **settings):
     if settings:
         made = rest.RestSettings
-        monkeypatch.setattr("apiserver_fake.wiring.RestSettings", lambda *a, **more: made(*a, **more, **settings))
+        monkeypatch.setattr("apiserver_fake.rest.server.RestSettings", lambda *a, **more: made(*a, **more, **settings))
     async with endpoints.a_server(tmp_path) as server:
         yield server
 
