@@ -84,12 +84,12 @@ class PageServer:
         return answer.json
 
     def eventually(self, path, holds):
-        """Return the JSON there once it is so."""
+        """Return the JSON there once it is so; what is not found yet is asked for again."""
         deadline = time.monotonic() + READY_MAX_S
-        while not holds(found := self.get(path)):
-            assert time.monotonic() < deadline, found
+        while (answer := self.ask("GET", path)).code == 404 or not holds(self.get(path)):
+            assert time.monotonic() < deadline, answer.text
             time.sleep(0.1)
-        return found
+        return self.get(path)
 
     def watch(self, until, message=None, headers=None):
         """Return all frames of a socket up to the first after which `until(frame, mirror)` holds, and the mirror."""
