@@ -292,6 +292,10 @@ class ApiServer:
         if definitions is None:
             return
         definitions.look_at(record, is_gone=is_gone)
+        self._control(definitions)
+
+    def _control(self, definitions: Definitions) -> None:
+        """Run the controller of definitions from the first one on."""
         if self._controlling is None and self._group is not None:
             self._controlling = self._group.create_task(definitions.run())
 
@@ -835,8 +839,7 @@ class ApiServer:
         self.hub.publish(changes)
         if definitions is not None:
             definitions.published(redefined)
-            if self._controlling is None and self._group is not None:
-                self._controlling = self._group.create_task(definitions.run())
+            self._control(definitions)
 
     def _note_accounts(self, secrets: TokenSecrets, changes: Sequence[Change]) -> None:
         for change in changes:

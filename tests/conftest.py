@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark slow tests, and leave out those that nobody asked for."""
+    """Mark slow tests, and leave out those that were not named."""
     slow = frozenset(SLOW.read_text().split()) if SLOW.exists() else frozenset()
     for item in items:
         if layer_of(item.nodeid) in SLOW_LAYERS or item.nodeid.partition("[")[0] in slow:

@@ -65,6 +65,7 @@ def extensions_of(
     config: ApiServerConfig, seams: Seams, access: Access, address: Address, names: Collection[str] = ALL
 ) -> Extensions:
     """Return the extensions of these names, as the configuration has them. Raises: StartError."""
+    _refuse_left_out(config, names)
     found = Extensions(kinds=kinds_of(names))
     if "managedfields" in names:
         found = replace(found, managers=_managers)
@@ -85,6 +86,21 @@ def extensions_of(
     if "audit" in names:
         found = replace(found, audit=_auditor(config, seams))
     return found
+
+
+def _refuse_left_out(config: ApiServerConfig, names: Collection[str]) -> None:
+    """Raise StartError for a flag whose extension is left out: nothing would do what it says."""
+    flags = {
+        "--authorization-mode RBAC": ("rbac", config.authorization_mode == "RBAC"),
+        "--service-account-signing-key-file": ("accounts", bool(config.service_account_signing_key_file)),
+        "--audit-log-path": ("audit", bool(config.audit_log_path)),
+        "--audit-policy-file": ("audit", bool(config.audit_policy_file)),
+        "--enable-crds": ("customresources", bool(config.enable_crds)),
+        "--kwok": ("customresources", bool(config.kwok)),
+    }
+    for flag, (name, is_given) in flags.items():
+        if is_given and name not in names:
+            raise StartError(f"{flag} needs the extension {name}, which this server is built without", EXIT_USAGE)
 
 
 def kinds_of(names: Collection[str] = ALL) -> KindExtensions:

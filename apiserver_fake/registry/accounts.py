@@ -1,4 +1,4 @@
-"""How a server treats service accounts, and what it asks of whoever issues and verifies their tokens.
+"""How a server treats service accounts, and the issuer of their tokens as the kernel knows it.
 
 The write path, authentication and REST know tokens by the protocol here alone; a server without a signing key has none.
 """

@@ -65,7 +65,7 @@ class KindExtensions:
     """What extensions say of kinds that are built in, by wire name; functions are called when a kind is first used.
 
     `strategies`: rules that an extension has. `versions`: versions besides the stored one. `computed`: kinds that are
-    read and never stored. `absent`: kinds of extensions that are left out; nobody finds them.
+    read and never stored. `absent`: kinds of extensions that are left out; they are served nowhere.
     """
 
     strategies: Mapping[str, Callable[[], Strategy]] = field(default_factory=dict)

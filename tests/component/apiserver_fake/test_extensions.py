@@ -1,4 +1,4 @@
-"""Each extension of the API server can be left out in one place, and one that nobody needs is never imported."""
+"""Each extension of the API server can be left out in one place, and one that is not needed is never imported."""
 
 import subprocess
 import sys
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from apiserver_fake.extensions.register import ALL
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.extensions.register import ALL, extensions_of
+from apiserver_fake.registry.authorization.access import Access
 from lab.scenarios.simulation import simloop
 from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.runtime.config import StartError
 from tests.component.apiserver_fake.custom_resources import Machine, a_definition
 
 ROOT = Path(__file__).parents[3]
@@ -43,23 +46,45 @@ def test_a_server_without_one_extension_serves_pods_all_the_same(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "resource", "code"),
+    ("name", "resource"),
     [
-        ("customresources", DEFINITIONS, 404),
-        ("admission", "validatingadmissionpolicies.admissionregistration.k8s.io", 404),
-        ("aggregated", "nodes.metrics.k8s.io", 404),
-        ("fairness", "flowschemas.flowcontrol.apiserver.k8s.io", 404),
-        ("rbac", "clusterroles.rbac.authorization.k8s.io", 404),
+        ("customresources", DEFINITIONS),
+        ("admission", "validatingadmissionpolicies.admissionregistration.k8s.io"),
+        ("aggregated", "nodes.metrics.k8s.io"),
+        ("fairness", "flowschemas.flowcontrol.apiserver.k8s.io"),
+        ("rbac", "clusterroles.rbac.authorization.k8s.io"),
     ],
 )
-def test_what_an_extension_serves_is_there_with_it_and_nowhere_without(name, resource, code):
-    async def run():
-        async with Machine().cluster() as cluster:
-            await cluster.call("list", resource, code=200)
-        async with Machine().cluster(ALL - {name}) as cluster:
-            await cluster.call("list", resource, code=code)
+def test_what_an_extension_serves_is_there_with_it_and_nowhere_without(name, resource):
+    async def listed(extensions):
+        async with Machine().cluster(extensions) as cluster:
+            return await cluster.call("list", resource)
 
-    simloop.run(run())
+    assert "items" in simloop.run(listed(ALL))
+    assert simloop.run(listed(ALL - {name}))["reason"] == "NotFound"
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "settings"),
+    [
+        ("rbac", "--authorization-mode RBAC", {"authorization_mode": "RBAC"}),
+        ("audit", "--audit-log-path", {"audit_log_path": "audit.log"}),
+        ("audit", "--audit-policy-file", {"audit_policy_file": "policy.yaml"}),
+        ("customresources", "--enable-crds", {"enable_crds": ("Stage",)}),
+    ],
+)
+def test_a_flag_of_an_extension_that_is_left_out_is_refused(name, flag, settings):
+    config = ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, **settings)
+
+    with pytest.raises(StartError, match=f"{flag} needs the extension {name}, which this server is built without"):
+        extensions_of(config, None, Access(), None, ALL - {name})
+
+
+def test_a_signing_key_without_the_extension_that_signs_is_refused():
+    config = ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, service_account_signing_key_file="sa.key")
+
+    with pytest.raises(StartError, match="--service-account-signing-key-file needs the extension accounts"):
+        extensions_of(config, None, Access(), None, ALL - {"accounts"})
 
 
 def test_without_managers_nothing_can_be_applied_and_nothing_is_managed():
