@@ -112,8 +112,8 @@ def compile_sources() -> None:
 
 def follow(command: list[str], progress: Progress) -> None:
     """Run pip and count the packages that it names. Raises: Failed with the end of its output."""
+    lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        lines = []
         for line in process.stdout or ():
             lines.append(line)
             if found := COLLECTED.match(line):
@@ -121,7 +121,8 @@ def follow(command: list[str], progress: Progress) -> None:
             elif line.startswith("Installing collected packages"):
                 progress.say("writing them to .venv")
     if process.returncode:
-        raise Failed("".join(lines[-15:]))
+        progress.end()
+        raise Failed("".join(line for line in lines if not line.startswith("WARNING"))[-2000:])
 
 
 def run(command: list[str]) -> None:

@@ -67,7 +67,11 @@ def without_nested(names: Iterable[str]) -> list[str]:
 
 def main(since: str) -> int:
     """Lint, then test; return 1 when something was found."""
-    files = changed(since)
+    try:
+        files = changed(since)
+    except subprocess.CalledProcessError as error:
+        print(f"git knows no changes since {since!r}: {error.stderr.strip().splitlines()[0]}", file=sys.stderr)
+        return 2
     if not files:
         print("nothing has changed", file=sys.stderr)
         return 0
@@ -106,4 +110,7 @@ def _git(*words: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "HEAD"))
+    try:
+        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "HEAD"))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -72,8 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if config.getoption("--slow") or config.option.markexpr:
         return
-    words = [str(word) for word in config.args]
-    left_out = [item for item in items if item.get_closest_marker("slow") and not is_named(item.nodeid, words)]
+    named = [path_of(str(word)) for word in config.args]
+    left_out = [item for item in items if item.get_closest_marker("slow") and not is_named(item.nodeid, named)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(map(id, left_out))
@@ -86,17 +86,17 @@ def layer_of(node_id: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def is_named(node_id: str, words: Sequence[str]) -> bool:
-    """Whether a word of the command line means this slow test: its file, itself, or a folder of its slow layer."""
+def path_of(word: str) -> str:
+    """Return the path that a word of the command line names, from the root of the repository."""
+    path = Path(word.partition("::")[0]).resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def is_named(node_id: str, paths: Sequence[str]) -> bool:
+    """Whether one of these paths means this slow test: its file, or a folder within its slow layer."""
     file = node_id.partition("::")[0]
-    for word in words:
-        path = word.partition("::")[0]
-        relative = str(Path(path).resolve().relative_to(ROOT)) if Path(path).resolve().is_relative_to(ROOT) else path
-        if file == relative or (
-            layer_of(node_id) in SLOW_LAYERS and f"{file}/".startswith(f"{relative}/") and "/" in relative
-        ):
-            return True
-    return False
+    is_layer = layer_of(node_id) in SLOW_LAYERS
+    return any(file == path or (is_layer and "/" in path and file.startswith(f"{path}/")) for path in paths)
 
 
 class SlowTests:

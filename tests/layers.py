@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+INTERRUPTED = 2
+"""The exit code of pytest after Ctrl-C."""
 MEMORY = ROOT / "build" / "layers.json"
 
 
@@ -68,14 +70,17 @@ def main(names: list[str]) -> int:
         left_s = sum(expected[each.name] for each in chosen[number - 1 :])
         print(f"\nlayer {number} of {len(chosen)}: {layer.name}; about {_minutes(left_s)} left for all", flush=True)
         began_s = time.monotonic()
-        code = subprocess.run(layer.command, cwd=ROOT, check=False).returncode
+        try:
+            code = subprocess.run(layer.command, cwd=ROOT, check=False).returncode
+        except KeyboardInterrupt:
+            code = INTERRUPTED
         took_s = time.monotonic() - began_s
         outcomes.append((layer.name, code, took_s))
         if code == 0:
             known[layer.name] = round(took_s, 1)
             MEMORY.parent.mkdir(exist_ok=True)
             MEMORY.write_text(json.dumps(known))
-        if code == 2:  # Ctrl-C
+        if code == INTERRUPTED:
             break
     print()
     for name, code, took_s in outcomes:

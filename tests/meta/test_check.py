@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.check import beside, without_nested
-from tests.conftest import SLOW, SLOW_LAYERS, is_named, layer_of
+from tests.check import main as check
+from tests.conftest import SLOW, SLOW_LAYERS, is_named, layer_of, path_of
 from tests.layers import LAYERS, main
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,11 @@ def test_a_layer_that_is_not_there_is_named(capsys):
     assert "no layer units; there are: unit, scenarios, process, browser" in capsys.readouterr().err
 
 
+def test_a_commit_that_git_does_not_know_is_named(capsys):
+    assert check("no-such-commit") == 2
+    assert "git knows no changes since 'no-such-commit'" in capsys.readouterr().err
+
+
 def test_every_slow_test_that_is_listed_is_there():
     missing = []
     for name in SLOW.read_text().split():
@@ -74,10 +80,10 @@ def test_every_slow_test_that_is_listed_is_there():
     ],
 )
 def test_a_slow_test_is_run_when_its_file_is_named(words, is_run):
-    assert is_named("tests/unit/cli/test_compare.py::test_one[1]", words) == is_run
+    assert is_named("tests/unit/cli/test_compare.py::test_one[1]", list(map(path_of, words))) == is_run
 
 
 @pytest.mark.parametrize(("words", "is_run"), [(["tests"], False), (["tests/process"], True), (["tests/unit"], False)])
 def test_a_slow_layer_is_run_when_its_folder_is_named(words, is_run):
     assert layer_of("tests/process/test_up.py::test_one") in SLOW_LAYERS
-    assert is_named("tests/process/test_up.py::test_one", words) == is_run
+    assert is_named("tests/process/test_up.py::test_one", list(map(path_of, words))) == is_run
