@@ -65,42 +65,61 @@ class Cluster:
         await self._rest.close()
 
     async def kinds(self, names: Sequence[str] = ()) -> list[Resource]:
-        """Return the kinds of these names, `DEFAULT_KINDS` if there are none. Raises: Refused: one is unknown."""
-        found: list[Resource] = []
-        others: list[Resource] | None = None
-        for name in names or DEFAULT_KINDS:
-            known = next((each for each in resources().values() if _is_called(each, name)), None)
-            if known is None:
-                others = others if others is not None else await self._served()
-                known = next((each for each in others if _is_called(each, name)), None)
-            if known is None:
-                raise Refused(f"{self._server}: no kind {name!r}; `kubectl api-resources` lists them")
-            if known not in found:
-                found.append(known)
-        return found
+        """Return the kinds of these names, `DEFAULT_KINDS` if there are none.
 
-    async def _served(self) -> list[Resource]:
-        groups = (await self.get("/apis")).get("groups") or ()
+        Raises: Refused: a kind is unknown, or the server does not list its groups.
+        """
+        kinds: list[Resource] = []
+        served: list[Resource] | None = None
+        silent: list[str] = []
+        for name in names or DEFAULT_KINDS:
+            kind = next((known for known in resources().values() if _is_called(known, name)), None)
+            if kind is None:
+                if served is None:
+                    served, silent = await self._served_kinds()
+                kind = next((known for known in served if _is_called(known, name)), None)
+            if kind is None:
+                reason = f"; {', '.join(silent)} could not be listed" if silent else ""
+                raise Refused(f"{self._server}: no kind {name!r}{reason}; `kubectl api-resources` lists them")
+            if kind not in kinds:
+                kinds.append(kind)
+        return kinds
+
+    async def _served_kinds(self) -> tuple[list[Resource], list[str]]:
+        """Return the kinds that can be listed, and the groups that do not list theirs, each with the error.
+
+        One group without an answer (an aggregated server that is down) leaves the others as they are, as with kubectl.
+        """
+        try:
+            groups = (await self.get("/apis")).get("groups") or ()
+        except ApiError as error:
+            raise Refused(f"{self._server}: its API groups could not be listed: {error.message}") from None
         places = [("", "v1", "/api/v1")]
         for group in groups:
             version = group["preferredVersion"]["version"]
             places.append((group["name"], version, f"/apis/{group['name']}/{version}"))
-        found: list[Resource] = []
+        kinds: list[Resource] = []
+        silent: list[str] = []
         for group, version, path in places:
-            for each in (await self.get(path)).get("resources") or ():
-                if "/" not in each["name"] and "list" in each.get("verbs", ()):
-                    found.append(
+            try:
+                listed = (await self.get(path)).get("resources") or ()
+            except ApiError as error:
+                silent.append(f"{f'{group}/' if group else ''}{version} ({error.message})")
+                continue
+            for entry in listed:
+                if "/" not in entry["name"] and "list" in entry.get("verbs", ()):
+                    kinds.append(
                         Resource(
                             group=group,
                             version=version,
-                            kind=each["kind"],
-                            plural=each["name"],
-                            namespaced=bool(each.get("namespaced")),
-                            short_names=tuple(each.get("shortNames") or ()),
-                            singular=each.get("singularName") or "",
+                            kind=entry["kind"],
+                            plural=entry["name"],
+                            namespaced=bool(entry.get("namespaced")),
+                            short_names=tuple(entry.get("shortNames") or ()),
+                            singular=entry.get("singularName") or "",
                         )
                     )
-        return found
+        return kinds, silent
 
     async def get(self, path: str, **query: str) -> Document:
         """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as told to."""
