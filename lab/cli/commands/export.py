@@ -43,9 +43,9 @@ Examples:
     "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="the file to write; - for standard output",
+    help="file to write; - for standard output",
 )
-@format_option("the format to write; kwok unless said", default="kwok")
+@format_option("format of the file [kwok]", default="kwok")
 @anonymise_option
 @cluster_options
 @secrets_option
@@ -64,8 +64,8 @@ def export(
 ) -> int:
     """Write the objects of the mesh, or of a cluster, for other tools.
 
-    Of a cluster nothing but get and list is asked. The values of Secrets are left out unless --secrets is given; their
-    names and keys are written. The file's owner alone may read it.
+    A cluster is asked for nothing but get and list. The values of Secrets are left out unless --secrets is given; their
+    names and keys are written. Only the file's owner may read it.
     """
     check_secrets(has_secrets, kubeconfig)
     with refusing(Refused):

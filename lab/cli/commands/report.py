@@ -25,14 +25,16 @@ Examples:
 
 @click.command("report", epilog=EPILOG)
 @click.argument("source", metavar="RUN|FILE.json", default="latest")
-@click.option("--report", type=click.Path(path_type=Path), help="where the page goes  [default: beside what it is of]")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="path of the page  [default: beside the run or the document]"
+)
 @runs_folder_option
 @output_option
 def report(source: str, report: Path | None, runs: str, output: str) -> int:
     """Write the page of a run or a comparison again.
 
-    RUN is one that `keplab runs` lists, without it the newest; FILE.json is a document of `keplab compare` or of
-    `keplab run -o json`. The path of the page is printed. Pages open without a network.
+    RUN is a run that `keplab runs` lists, by default the newest; FILE.json is a document of `keplab compare` or of
+    `keplab run -o json`. The command prints the path of the page. Pages open without a network.
     """
     file = Path(source)
     if file.suffix == ".json" or file.is_file():
