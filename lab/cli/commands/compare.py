@@ -161,11 +161,9 @@ def _asked(options: CompareOptions) -> ComparisonRequest:
     """Return the comparison that the options mean; what cannot be run ends the command with one line."""
     server, containers, recording = options.server, options.containers, options.recording
     if (server or containers) and (options.processes or options.workers > 1):
-        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+        fail("--server and --containers use a mesh that runs already, and make one run after the other")
     if (server or containers) and recording is not None:
-        fail(
-            "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
-        )
+        fail("--recording needs simulated runs or runs with processes of their own; a running mesh has `keplab record`")
     with refusing(ScriptError, SwitchError):
         shared = Switches.parse(options.assignments)
         scenario, parsed = load_scenario(options.file), parse_arms(options.arms)

@@ -89,7 +89,7 @@ def diff(
         return _versions(objects_of(data, recording), targets, everything, output)
     if len(versions) == 2 and any(versions) and not arms:
         version, other = sorted(targets[:2], key=lambda target: not is_version(target))
-        fail(f"{version} is a resource version and {other!r} is none; want two versions, or two runs")
+        fail(f"{version} is a resource version and {other!r} is not; want two versions, or two runs")
     if not targets or any(versions):
         raise click.UsageError("want two resource versions, two runs, or FILE with two --arm")
     from lab.cli.run_difference import show

@@ -110,7 +110,7 @@ def events(
     path, read = recording_of(data, recording), _Read()
     if path is not None:
         if run is not None or since or watch:
-            raise click.UsageError("a recording is no RUN and has no --since or --watch; it has --from and --to")
+            raise click.UsageError("a recording takes no RUN, --since or --watch; it has --from and --to")
         with opened(path) as found:
             zero_s = found.meta.clock.zero_s
             begun = (line for line in read.all(found.lines()) if _is_between(line, zero_s, from_s, to_s))
@@ -120,12 +120,12 @@ def events(
         return EXIT_OK
     if run is None:
         if from_s is not None or to_s is not None:
-            raise click.UsageError("--from and --to are of a RUN; of the mesh, --since")
+            raise click.UsageError("--from and --to need a RUN; the mesh has --since")
         _of_mesh(data, asked, since, tail, read, watch=watch, output=output)
         read.remark(names, tail)
         return EXIT_OK
     if since or watch:
-        raise click.UsageError("--since and --watch are of the mesh that runs; of a RUN, --from and --to")
+        raise click.UsageError("--since and --watch need the running mesh; a RUN has --from and --to")
     lines, started_s = _of_run(runs, run)
     taken = (line for line in read.all(lines) if asked.takes(line) and _is_between(line, started_s, from_s, to_s))
     with refusing(Unreadable):

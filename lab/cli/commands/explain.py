@@ -71,7 +71,7 @@ def explain(
     asked = ExplainTarget(target, namespace, name)
     path = recording_of(data, recording)
     if at is not None and path is None:
-        fail("--at is of a recording: a scheduler that runs knows only its newest decision of a pod")
+        fail("--at needs a recording: a running scheduler knows only its newest decision about a pod")
     if scenario is not None:
         answers = _simulated(scenario, seed, asked)
     else:

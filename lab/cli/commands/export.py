@@ -73,11 +73,11 @@ def export(
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         key = read_salt(salt) if salt is not None else b""
         if salt is not None and format_named(format_name).rewrite is None:
-            fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
+            fail(f"--anonymise: format {format_name} cannot be anonymised; export it as kwok")
         if str(path) == "-":
             path = Path("/dev/stdout")
             if salt is not None:
-                fail("--anonymise: the file is read again; want -o FILE")
+                fail("--anonymise: the command reads the file that it wrote; want -o FILE")
         if path.is_dir() or not path.parent.is_dir():
             fail(f"cannot write {path}: {'Is a directory' if path.is_dir() else 'No such file or directory'}")
         # A file has all or is as it was; pipes, devices and what links lead to are written as they are.

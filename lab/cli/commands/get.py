@@ -54,7 +54,7 @@ def get(
     """
     word, name = split_target(target)
     if name and (everywhere or selector or field_selector):
-        fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")
+        fail(f"{name!r}: a name excludes --all-namespaces, --selector and --field-selector")
     api = objects_of(data, recording)
     kind = kind_named(api, word)
     place, is_table = "" if everywhere else namespace, output == "text"

@@ -175,7 +175,7 @@ def import_objects(
             files, format_name, given = (copy.path,), None, {}
         if into is not None:
             if not files:
-                fail("--into: want files; of a cluster `keplab record --kubeconfig` makes one that can be imported")
+                fail("--into: want files; `keplab record --kubeconfig` records a cluster into a file to import")
             is_all = not (kinds or namespaces or selector)
             return _into_recording(files, format_name or "", into, given, None if is_all else wanted, lenient)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)

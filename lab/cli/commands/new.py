@@ -187,7 +187,7 @@ def _is_repository(top: Path) -> bool:
 def _in_repository(top: Path, instead: str) -> None:
     """End the command where there is no repository of keplab."""
     if not _is_repository(top):
-        fail(f"{top} is no repository of keplab (see --dir), and this can be made there alone; {instead}")
+        fail(f"{top} is no repository of keplab (see --dir), and this skeleton needs one; {instead}")
 
 
 def _make(top: Path, made: Mapping[str, str], words: Mapping[str, str], steps: Sequence[str], output: str) -> int:

@@ -95,7 +95,7 @@ def record(
         key = read_salt(salt) if salt is not None else b""
         if key:
             if format_name == "keprec":
-                fail("--anonymise: a .keprec is written as it is; want --format kwok")
+                fail("--anonymise: a .keprec keeps its names; want --format kwok")
             click.echo("names are replaced as they come (HMAC-SHA256): their order is not kept", err=True)
         if format_name == "keprec":
             return _record_keprec(path, seconds, kubeconfig, data, shlex.join(["keplab", *sys.argv[1:]]))
@@ -144,7 +144,7 @@ async def _record(
 def _record_keprec(path: Path, seconds: float | None, kubeconfig: Path | None, data: Path, command: str) -> int:
     """Record the mesh on a directory in keplab's own form: versions, event lines and spans. Raises: Refused."""
     if kubeconfig is not None:
-        raise Refused("--format keprec is for the mesh, whose event log it has; of a cluster want --format kwok")
+        raise Refused("--format keprec records a mesh with its event log; for a cluster want --format kwok")
     running = read_state(data)
     assert running is not None, "it was looked at before"
     meta = Meta(

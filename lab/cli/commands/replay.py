@@ -225,14 +225,14 @@ def replay(options: ReplayOptions) -> int:
             is_virtual = format_named(asked.format).is_virtual or bool(options.arms)
         if not (is_virtual or options.arms):
             if options.fault is not None or options.assignments:
-                fail(f"{'--fault' if options.fault else '--set'} is for virtual time; say --virtual as well")
+                fail(f"{'--fault' if options.fault else '--set'} needs virtual time; add --virtual")
             try:
                 with steps:
                     return asyncio.run(_live(asked, fast, options.lenient, options.data, options.output))
             except UnknownOutcome as error:
                 fail(f"the mesh on {options.data}: {error}", EXIT_FAILED)
         if options.lenient:
-            fail("--lenient is for a mesh that runs; in virtual time a recording is read whole")
+            fail("--lenient needs a running mesh; in virtual time a recording is read whole")
         with steps, _as_scenario(asked, options.fault) as scenario:
             if options.arms:
                 return _compared(options, scenario, options.report or Path("runs") / f"{asked.source.path.stem}.html")
@@ -412,7 +412,7 @@ def _hooks(file: Path | None, is_allowed: bool) -> Iterator[None]:
         yield
         return
     if not is_allowed:
-        raise Refused(f"{file}: hooks run commands on this machine; say --allow-hooks where that is meant")
+        raise Refused(f"{file}: hooks run commands on this machine; add --allow-hooks to allow it")
     found = hooks_of(file)
     for stage in ("preStart", "preRun"):
         _run_hooks(found, stage)

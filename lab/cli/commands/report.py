@@ -44,7 +44,7 @@ def report(source: str, report: Path | None, runs: str, output: str) -> int:
         with refusing(UnknownRun, Unreadable):
             record, arm, _ = folder.named(source)
             if arm:
-                fail(f"{source}: the page is of the whole comparison: keplab report {record.id}")
+                fail(f"{source}: the page shows the whole comparison: keplab report {record.id}")
             text, path = _of_run(folder, record), folder.file(record.id, PAGE_FILE)
     path = report or path
     try:
@@ -68,7 +68,7 @@ def _of_run(folder: RunsFolder, record: RunRecord) -> str:
         case "comparison":
             return comparison_page(folder.comparison(record.id)).text
         case "sweep":
-            fail(f"run {record.id} is a sweep, which has no page; the same again: {record.command}")
+            fail(f"run {record.id} is a sweep, which has no page; repeat it with {record.command}")
     origin = record.origin
     changes = " with changes that are not committed" if origin.changes else ""
     where = [

@@ -113,13 +113,13 @@ def run(
     given, files = files, tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
-        fail("--seeds, --record and --workers are for the simulation, without --schedule")
+        fail("--seeds, --record and --workers need the simulation, without --schedule")
     if (server or containers) and (processes or is_sweep or schedule is not None):
-        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+        fail("--server and --containers use a mesh that runs already, and make one run after the other")
     if recording is not None and (len(files) != 1 or is_sweep or server or containers):
-        fail("--recording is for one FILE and one seed, simulated or with --processes; of several: keplab compare")
+        fail("--recording records one FILE and one seed, simulated or with --processes; for several use keplab compare")
     if traced and (recording is None or processes):
-        fail("--traced is for a simulation with --recording; processes are traced anyway")
+        fail("--traced needs a simulation with --recording; processes are traced anyway")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -310,6 +310,6 @@ def _element(outcome: Outcome) -> dict[str, Any]:
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
-        fail("--schedule is for one FILE, simulated")
+        fail("--schedule needs one FILE, simulated")
     with refusing(ReplayError):
         return read_replay(path)

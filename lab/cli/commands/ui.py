@@ -158,15 +158,17 @@ def ui(options: UiOptions) -> int:
     if options.page is not None:
         return _write_page((*options.files, *options.runs), options.page, options.detail)
     if options.files:
-        raise click.UsageError(f"{options.files[0]}: FILE is about --page; show a recording with --run FILE")
+        raise click.UsageError(f"{options.files[0]}: FILE needs --page; --run FILE shows a recording")
     if options.detail != "everything":
-        raise click.UsageError(f"--detail {options.detail} is about --page")
+        raise click.UsageError(f"--detail {options.detail} needs --page")
     if options.die_with_parent:
         die_with_parent(os.environ)
     host, token_file = options.host, options.token_file
     if host not in LOOPBACK:
         if token_file is None:
-            raise click.UsageError(f"--host {host}: whoever reaches it could open the page; it needs --token-file")
+            raise click.UsageError(
+                f"--host {host}: everyone who reaches this address could open the page; add --token-file"
+            )
         what = f"{host} is no loopback address: the page is served without TLS to whoever has the token"
         click.secho(f"keplab: {what}", err=True, fg="yellow")
     experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()

@@ -108,7 +108,7 @@ def secrets_option(command: F) -> F:
 def check_secrets(has_secrets: bool, kubeconfig: Path | None) -> None:
     """End the command that is to write the values of a cluster's Secrets."""
     if has_secrets and kubeconfig is not None:
-        fail("--secrets: of a cluster the values of Secrets are never written")
+        fail("--secrets: the values of a cluster's Secrets are never written")
 
 
 def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
@@ -156,7 +156,7 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
     found = format_named(name)
     if found.write is None:
         able = ", ".join(each.name for each in formats().values() if each.write is not None)
-        raise Refused(f"--format {name}: it is only read; written are {able}")
+        raise Refused(f"--format {name}: the format can only be read; want one of {able}")
     try:
         raw: BinaryIO = open(path, "wb", opener=_private)  # noqa: SIM115  # Path.open takes no opener
     except OSError as error:
