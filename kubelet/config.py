@@ -17,7 +17,7 @@ from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, settin
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletConfig(CommonConfig):
-    """One process that hosts emulated nodes."""
+    """Host emulated nodes in one process."""
 
     nodes: int = setting(0, "number of equal nodes to emulate")
     name_prefix: str = setting("node-", "names of these nodes: the prefix and a number")
@@ -25,51 +25,55 @@ class KubeletConfig(CommonConfig):
     cpu: str = setting("8", "CPUs of each of these nodes")
     memory: str = setting("32Gi", "memory of each of these nodes")
     pods: int = setting(110, "most pods on each of these nodes")
-    slot: str = setting("", "the nodes are named after this: SLOT-0 and so on; for one of several alike hosts")
+    slot: str = setting("", "name that the nodes are named after: SLOT-0 and so on; for one of several equal hosts")
     slots: str = setting(
         "", "claim the first free one of the slots PREFIX0, PREFIX1 and so on by a Lease, and name the nodes after it"
     )
-    zones: int = setting(0, "spread these nodes over so many zones; 0: no zone labels")
-    nodes_file: str = setting("", "JSON list of node definitions, in addition")
-    definitions: tuple[NodeDefinition, ...] = setting((), "a node definition as JSON, in addition; may be repeated")
+    zones: int = setting(0, "number of zones that these nodes are spread over; 0: no zone labels")
+    nodes_file: str = setting("", "file with a JSON list of further node definitions")
+    definitions: tuple[NodeDefinition, ...] = setting((), "further node definition as JSON; may be repeated")
     address: str = setting("127.0.0.1", "address the nodes advertise for logs and streams")
-    port: int = setting(0, "port the nodes advertise for logs and streams; 0: health_port, which serves logs alone")
-    tls_cert_file: str = setting("", "certificate of the endpoint at `port`, for the API server alone; empty: none")
-    tls_private_key_file: str = setting("", "its key")
+    port: int = setting(0, "port the nodes advertise for logs and streams; 0: --health-port, which serves only logs")
+    tls_cert_file: str = setting(
+        "", "certificate of the endpoint at --port, which only the API server may call; empty: no certificate"
+    )
+    tls_private_key_file: str = setting("", "private key of the certificate of --tls-cert-file")
     client_ca_file: str = setting("", "authority that signed the certificate of the API server")
     latency: tuple[str, ...] = setting(
         (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
     )
     registration_spread_s: float = setting(
-        5.0, "nodes of a host of more than 20 register and watch again within this many seconds"
+        5.0, "seconds over which the nodes of a host of more than 20 register and watch again"
     )
-    status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
+    status_qps: float = setting(
+        50.0, "limit on the pod status writes of a node in a second, after a burst of twice as many; 0: no limit"
+    )
     crashloop_initial_s: float = setting(0.0, "first back-off of a container, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container, seconds; 0: Kubernetes' own")
     completion_s: float = setting(
         0.0,
-        "after how long a container ends whose command is not known, if its pod does not restart always, seconds; "
-        "0: it runs on",
+        "seconds after which a container with an unknown command ends, unless its pod always restarts it; 0: it runs "
+        "on",
     )
     stages: tuple[str, ...] = setting(
         (), "file of KWOK documents: Stages, which move pods and nodes, and its other kinds; may be repeated"
     )
     enable_crds: tuple[str, ...] = setting(
-        (), "kinds of KWOK's whose objects are followed, parted by commas, or all; may be repeated"
+        (), "kinds of KWOK whose objects are followed, separated by commas, or all; may be repeated"
     )
     host_commands: bool = setting(
-        False, "commands of KWOK's Execs with `local` and of its PortForwards run on this machine"
+        False, "run the commands of KWOK's Execs with `local` and of its PortForwards on this machine"
     )
-    stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
+    stages_seed: int = setting(0, "seed of the random choices of stages; objects of equal names then get equal choices")
     static_pods: str = setting(
-        "", "directory with manifests of static pods: files for every node, in a folder of a node's name for that node"
+        "", "directory of manifests of static pods: its files for every node, a folder named after a node for that node"
     )
-    device_sockets: bool = setting(False, "device plugins may register with the equal nodes")
+    device_sockets: bool = setting(False, "let device plugins register with the nodes of --nodes")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets: plugins register at DIR/NODE/kubelet.sock")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods and nodes: all, or only warnings")
     node_events: Literal["conditions", "all"] = setting(
         "conditions",
-        "Events about nodes: of conditions, or also of cordons and of limits, for which each node is watched",
+        "Events about nodes: conditions, or all, which adds cordons and limits and watches each node for them",
     )
 
     def in_slot(self, slot: str) -> "KubeletConfig":

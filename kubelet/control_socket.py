@@ -16,9 +16,9 @@ COMMAND_TIMEOUT_S = 10.0
 class NodePartConfig(CommonConfig):
     """A process that has devices of one node."""
 
-    node: str = setting("", "the node whose devices it has")
-    sockets_dir: str = setting("nodes", "directory of the nodes' sockets: its kubelet's are in DIR/NODE")
-    folder: str = setting("", "the directory of its node's sockets itself, instead of sockets_dir and node")
+    node: str = setting("", "node of the devices")
+    sockets_dir: str = setting("nodes", "directory of the nodes' sockets; those of the node's kubelet are in DIR/NODE")
+    folder: str = setting("", "directory of the node's sockets, instead of --sockets-dir and --node")
 
     @property
     def place(self) -> str:

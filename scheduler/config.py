@@ -11,7 +11,7 @@ class SchedulerConfig(LeaderElectionConfig):
     """Places pods that name this scheduler on nodes, and takes unbound pods back."""
 
     config: str = setting("", "KubeSchedulerConfiguration file: profiles, plugins and their arguments, extenders")
-    plugin: tuple[str, ...] = setting((), "a plugin that --config may name, module:ATTRIBUTE; may be repeated")
-    scheduler_name: str = setting("default-scheduler", "pods with this spec.schedulerName are ours")
+    plugin: tuple[str, ...] = setting((), "plugin that --config may name, module:ATTRIBUTE; may be repeated")
+    scheduler_name: str = setting("default-scheduler", "spec.schedulerName of the pods that this scheduler schedules")
     queue_moves: bool = setting(False, "write to the event log each pool of the queue that a pod enters")
-    binds_in_flight_max: int = setting(512, "binds on their way at once; further cycles wait")
+    binds_in_flight_max: int = setting(512, "limit on binds in flight; further cycles wait")

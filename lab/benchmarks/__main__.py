@@ -41,10 +41,15 @@ SCENARIOS: tuple[tuple[str, str, str, dict[str, Value], float], ...] = (
 
 @click.command()
 @click.option(
-    "--quick", is_flag=True, help="small workloads, about two minutes; nothing is written unless --out is given"
+    "--quick", is_flag=True, help="run small workloads, about two minutes; nothing is written unless --out is given"
 )
 @click.option("--preliminary", is_flag=True, help="say in the report that other work ran beside it")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=None, help="default: docs/benchmarks")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="directory of the report; default: docs/benchmarks",
+)
 def main(quick: bool, preliminary: bool, out: Path | None) -> None:
     """Measure everything that the project reports, on this machine, in one go."""
     begun = time.perf_counter()

@@ -90,7 +90,7 @@ def _table(_: NoOptions, result: CelBench) -> Iterator[Table]:
 
 BENCH: Final = Bench(
     name="cel",
-    help="Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost.",
+    help="Compile and evaluate device selectors, and show the rate of both and the cost by Kubernetes' estimate.",
     options=NoOptions,
     run=_run,
     table=_table,

@@ -167,8 +167,8 @@ class KubeletOptions:
 
     nodes: int = option(5_000, "nodes of one process", least=1, most=15_000)
     pods: int = option(10_000, "pods started in a rush", least=1, most=40_000)
-    rate: int = option(200, "pods started a second before", least=1, most=1_000)
-    span: float = option(20.0, "seconds of each look", least=1.0, most=600.0)
+    rate: int = option(200, "pods started a second, before the rush", least=1, most=1_000)
+    span: float = option(20.0, "seconds of each measurement", least=1.0, most=600.0)
     assignments: tuple[str, ...] = switch_option()
 
 
@@ -210,7 +210,8 @@ def _table(options: KubeletOptions, result: KubeletHostResult) -> Iterator[str |
 
 BENCH: Final = Bench(
     name="kubelet",
-    help="One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods.",
+    help="Measure a process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its "
+    "pods.",
     options=KubeletOptions,
     run=_run,
     table=_table,

@@ -226,7 +226,7 @@ def _table(_: MeshBenchOptions, result: BenchResult) -> Iterator[str | Table]:
 
 BENCH: Final = Bench(
     name="mesh",
-    help="Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running.",
+    help="Start a mesh of processes, create bare pods as fast as it takes them, and wait until all are Running.",
     options=MeshBenchOptions,
     run=_run,
     table=_table,

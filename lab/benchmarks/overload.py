@@ -212,7 +212,7 @@ class OverloadOptions:
 
     nodes: int = option(50, "emulated nodes", least=1, most=5_000)
     objects: int = option(20_000, "objects listed", least=10, most=40_000)
-    seconds: float = option(20.0, "of each phase", least=1.0, most=600.0)
+    seconds: float = option(20.0, "seconds of each phase", least=1.0, most=600.0)
 
 
 def _run(options: OverloadOptions, reporter: Reporter) -> OverloadResult:
@@ -243,7 +243,7 @@ def _table(_: OverloadOptions, result: OverloadResult) -> Iterator[str | Table]:
 
 BENCH: Final = Bench(
     name="overload",
-    help="Heartbeats and binds while one user floods, one opens a thousand watches, one lists everything in a loop.",
+    help="Measure heartbeats and binds while one user floods, one opens 1,000 watches and one lists in a loop.",
     options=OverloadOptions,
     run=_run,
     table=_table,

@@ -287,10 +287,10 @@ def _pod(number: int, rv: int, node: str, phase: str) -> dict[str, Any]:
 class RecordingOptions:
     """The options of `keplab bench recording`."""
 
-    versions: int = option(100_000, "recorded", least=1_000, most=2_000_000)
+    versions: int = option(100_000, "versions recorded", least=1_000, most=2_000_000)
     nodes: int = option(1_000, "nodes", least=1, most=15_000)
     pods: int = option(20_000, "pods at any time", least=1, most=100_000)
-    seeks: int = option(200, "drawn versions shown", least=10, most=10_000)
+    seeks: int = option(200, "random versions read", least=10, most=10_000)
 
 
 def _run_bench(options: RecordingOptions, reporter: Reporter) -> RecordingResult:
@@ -315,7 +315,7 @@ def _table(_: RecordingOptions, result: RecordingResult) -> Iterator[Table]:
 
 BENCH: Final = Bench(
     name="recording",
-    help="Write a recording, show drawn versions of it, and record a run.",
+    help="Write a recording, read random versions of it, and record a run.",
     options=RecordingOptions,
     run=_run_bench,
     table=_table,

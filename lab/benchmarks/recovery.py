@@ -149,7 +149,8 @@ def _lines(options: RecoveryOptions, result: RecoveryResult) -> Iterator[str]:
 
 BENCH: Final = Bench(
     name="recovery",
-    help="Kill the API server of a mesh again and again: how long until it serves, and until a write is acknowledged.",
+    help="Kill the API server of a mesh again and again, and measure the time until it serves and acknowledges a "
+    "write.",
     options=RecoveryOptions,
     run=_run,
     table=_lines,

@@ -366,7 +366,7 @@ def _table(options: RestOptions, result: RestResult) -> Iterator[str | Table]:
 
 BENCH: Final = Bench(
     name="rest",
-    help="Write a realistic pod and Deployment over REST in every way, and list many pods in every form; over TLS.",
+    help="Write a realistic pod and Deployment in every way, and list many pods in every form, over REST and TLS.",
     options=RestOptions,
     run=_run,
     table=_table,

@@ -18,16 +18,16 @@ SHOWN_MIN_US: Final = 0.05
 class SchedulerOptions:
     """`pods`, `init_pods`: how many are measured, and are there first; None for upstream's, scaled to `nodes`."""
 
-    workload: str = option("SchedulingBasic", "one that --list names", metavar="NAME")
+    workload: str = option("SchedulingBasic", "name of a workload of --list", metavar="NAME")
     nodes: int = option(500, "nodes without kubelets", least=1, most=15_000)
     pods: int | None = option(None, "pods measured; default: upstream's, scaled", least=1, most=200_000)
-    init_pods: int | None = option(None, "pods there are first; default: upstream's, scaled", least=0, most=200_000)
+    init_pods: int | None = option(None, "pods that exist first; default: upstream's, scaled", least=0, most=200_000)
     form: Literal["algorithm", "mesh"] = option(
         "algorithm",
-        "the scheduler's core in this process, or scheduler and API server as processes",
+        "algorithm: the scheduler's core in this process; mesh: scheduler and API server as processes",
         choices=("algorithm", "mesh"),
     )
-    is_list: bool = option(False, "name the workloads and end", flag="--list")
+    is_list: bool = option(False, "list the workloads and end", flag="--list")
     assignments: tuple[str, ...] = switch_option()
 
 

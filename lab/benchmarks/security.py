@@ -95,7 +95,7 @@ async def _timed_ms(work: Awaitable[None]) -> float:
 class SecurityOptions:
     """The options of `keplab bench security`."""
 
-    rounds: int = option(3, "of both; medians are shown", least=1, most=20)
+    rounds: int = option(3, "rounds of each profile; medians are shown", least=1, most=20)
 
 
 def _run(options: SecurityOptions, _: Reporter) -> list[SecurityBench]:
@@ -115,7 +115,7 @@ def _document(results: list[SecurityBench]) -> list[dict[str, object]]:
 
 BENCH: Final = Bench(
     name="security",
-    help="What mutual TLS costs a call and a connection: the profiles `tokens` and `strict` in turn.",
+    help="Measure what mutual TLS costs a call and a connection, with the profiles `tokens` and `strict` in turn.",
     options=SecurityOptions,
     run=_run,
     table=_table,

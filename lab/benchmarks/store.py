@@ -171,7 +171,7 @@ def _inserting(path: Path, seconds: float) -> Callable[[int], Awaitable[float]]:
 class StoreOptions:
     """The options of `keplab bench store`."""
 
-    seconds: float = option(1.0, "of each of three rounds", least=0.1, most=60.0)
+    seconds: float = option(1.0, "seconds of each of three rounds", least=0.1, most=60.0)
 
 
 def _run(options: StoreOptions, reporter: Reporter) -> StoreResult:
@@ -195,9 +195,9 @@ def _table(_: StoreOptions, result: StoreResult) -> Iterator[str | Table]:
 
 BENCH: Final = Bench(
     name="store",
-    help="""Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd.
+    help="""Measure the writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd.
 
-    Without an etcd on the PATH the rest is measured.
+    Without an etcd on the PATH the other engines are measured.
     """,
     options=StoreOptions,
     run=_run,

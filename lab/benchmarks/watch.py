@@ -248,8 +248,8 @@ def bench_watch(
 class WatchOptions:
     """The options of `keplab bench watch`."""
 
-    watchers: int = option(200, "that begin, or stall", least=1, most=250)
-    objects: int = option(10_000, "pods they begin with", least=1, most=40_000)
+    watchers: int = option(200, "watchers that begin, or stall", least=1, most=250)
+    objects: int = option(10_000, "pods that watchers begin with", least=1, most=40_000)
 
 
 def _run(options: WatchOptions, reporter: Reporter) -> WatchResult:
@@ -291,7 +291,7 @@ def _table(options: WatchOptions, result: WatchResult) -> Iterator[str | Table]:
 
 BENCH: Final = Bench(
     name="watch",
-    help="Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or "
+    help="Send changes to 1, 10, 100 and 1,000 watchers, and measure a healthy client while many watchers begin or "
     "stall.",
     options=WatchOptions,
     run=_run,

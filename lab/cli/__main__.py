@@ -70,12 +70,12 @@ class _Commands(Group):
 
 
 START = (
-    ("keplab up --nodes 5", "a mesh on this machine, with a kubeconfig for kubectl"),
-    ("keplab status ; keplab down", "what runs, and its end"),
-    ("keplab scenarios", "the scenarios shipped"),
-    ("keplab run FILE", "run one, in virtual time or as processes"),
-    ("keplab compare FILE --arm …", "the same scenario in several arms"),
-    ("keplab switches", "every alternative"),
+    ("keplab up --nodes 5", "start a mesh on this machine, with a kubeconfig for kubectl"),
+    ("keplab status ; keplab down", "show the processes; stop them"),
+    ("keplab scenarios", "list the scenarios"),
+    ("keplab run FILE", "run a scenario, in virtual time or as processes"),
+    ("keplab compare FILE --arm …", "run the same scenario in several arms"),
+    ("keplab switches", "list every alternative"),
 )
 
 

@@ -82,7 +82,7 @@ def takes(record: Callable[Parameters, Record]) -> Callable[[Callable[[Record], 
 def output_option(command: F) -> F:
     """Give a command `-o json`; the parameter is called `output`."""
     return click.option(
-        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="how to print"
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="output format"
     )(command)
 
 
@@ -110,7 +110,7 @@ def set_option_of(help_text: str) -> Callable[[F], F]:
 
 
 set_option = set_option_of("set a switch; may be repeated (`keplab switches` lists them)")
-arms_set_option = set_option_of("a switch that all arms share")
+arms_set_option = set_option_of("set a switch for all arms; may be repeated")
 
 
 def print_json(document: Any) -> None:

@@ -30,12 +30,12 @@ NO_RUNS = "none"
 
 def runs_option(command: F) -> F:
     """Give a command that runs something `--runs DIR`; the parameter is called `runs`."""
-    return _option("where the record of the run goes (`keplab runs`); none: keep no record")(command)
+    return _option("directory for the record of the run (`keplab runs`); none: keep no record")(command)
 
 
 def runs_folder_option(command: F) -> F:
     """Give a command that reads records `--runs DIR`; the parameter is called `runs`."""
-    return _option("where the records of runs are")(command)
+    return _option("directory of the records of runs")(command)
 
 
 def _option(what: str) -> Callable[[F], F]:

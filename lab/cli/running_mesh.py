@@ -30,14 +30,15 @@ def running_mesh_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--containers",
         metavar="PROJECT",
         default="",
-        help="against the mesh in the containers of a compose project; faults kill, pause and cut off these",
+        help="run against the mesh in the containers of a compose project; faults kill, pause and cut off its "
+        "containers",
     )(command)
     return click.option(
         "--server",
         metavar="HOST:PORT",
         default="",
         envvar="KEPLAB_LAB_SERVER",
-        help="against the mesh with this gRPC address, as docker compose run lab does",
+        help="run against the mesh with this gRPC address, as docker compose run lab does",
     )(command)
 
 

@@ -31,7 +31,7 @@ def source_options(command: F) -> F:
 
 def recording_option(command: F) -> F:
     """Give a command `--recording`."""
-    help_text = "of a recording, as `keplab run --recording` makes it, instead of a mesh"
+    help_text = "recording of `keplab run --recording` to read, instead of a mesh"
     kind = click.Path(path_type=Path)
     return click.option("--recording", type=kind, metavar="FILE.keprec", help=help_text)(command)
 

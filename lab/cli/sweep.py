@@ -23,12 +23,14 @@ SHOWN_MAX = 20
 def workers_option(command: F) -> F:
     """Give a command `--workers`."""
     count = click.IntRange(0, 64)
-    return click.option("--workers", type=count, default=0, help="processes; 0: as many as cores")(command)
+    return click.option("--workers", type=count, default=0, help="number of worker processes; 0: one for each core")(
+        command
+    )
 
 
 def sweep_options(command: F) -> F:
     """Give a command `--record` and `--workers`."""
-    where = "remember what passed here, and go on from there"
+    where = "file that remembers finished runs; the same command goes on from it"
     return click.option("--record", type=click.Path(path_type=Path), help=where)(workers_option(command))
 
 

@@ -105,7 +105,7 @@ def check(options: UpOptions) -> UpPlan:
     nodes_file, release = options.nodes_file, switches.choice(EMULATED)
     definitions = _definitions(nodes_file, options.hosts, release) if nodes_file is not None else {}
     if options.device_sockets and nodes_file is not None:
-        raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
+        raise click.UsageError("--device-sockets goes with --nodes; in a --nodes-file set deviceSocket of each node")
     try:
         crds = chosen(options.enable_crds) if options.enable_crds else ()
     except ValueError as error:
@@ -150,14 +150,14 @@ def _simulator_settings(options: UpOptions) -> Settings | None:
     path = options.simulator_config
     if path is None:
         if options.simulator_open and options.simulator_api is None:
-            raise click.UsageError("--simulator-open is about --simulator-api")
+            raise click.UsageError("--simulator-open needs --simulator-api")
         return Settings() if options.simulator_api is not None else None
     try:
         settings = read_settings(path)
     except SettingsError as error:
         raise click.UsageError(f"--simulator-config {error}") from None
     if settings.etcd_url and options.engine != "etcd":
-        text = f"--simulator-config {path}: etcdURL {settings.etcd_url!r} is about --engine etcd"
+        text = f"--simulator-config {path}: etcdURL {settings.etcd_url!r} needs --engine etcd"
         raise click.UsageError(f"{text}, and the engine is {options.engine}")
     return settings
 
@@ -218,18 +218,18 @@ def _check_etcd(options: UpOptions) -> None:
         texts = {"--etcd-servers": options.etcd_servers, "--etcd-prefix": options.etcd_prefix, **credentials}
         for flag, text in texts.items():
             if text:
-                raise click.UsageError(f"{flag} is about --engine etcd, and the engine is {options.engine}")
+                raise click.UsageError(f"{flag} needs --engine etcd, and the engine is {options.engine}")
         for flag, count in counts.items():
             if count > 1:
                 raise click.UsageError(f"{flag} {count} needs --engine etcd, not {options.engine}")
     elif options.etcd_servers and options.etcd_members > 1:
         raise click.UsageError(
-            "--etcd-members is about an etcd that is started, and --etcd-servers names one that runs"
+            "--etcd-members goes with an etcd that keplab starts, and --etcd-servers names a running one"
         )
     elif not options.etcd_servers:
         for flag, text in credentials.items():
             if text:
-                raise click.UsageError(f"{flag} needs --etcd-servers: the etcd that is started has its own")
+                raise click.UsageError(f"{flag} needs --etcd-servers: an etcd that keplab starts has its own")
 
 
 def _check_life(text: str) -> None:

@@ -187,7 +187,7 @@ def _event(line: bytes) -> Event:
         found = msgspec.json.decode(line)
         kind, document = str(found["type"]), found["object"]
     except (*UNREADABLE, LookupError, TypeError) as error:
-        raise Refused(f"a watch said what is no event: {error}") from None
+        raise Refused(f"a watch sent a line that is no event: {error}") from None
     if kind == "ERROR":
         raise from_status(int(document.get("code") or 500), msgspec.json.encode(document))
     return Event(kind, document)

@@ -152,9 +152,11 @@ def format_of(source: Source, name: str = "") -> Format:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise Refused(f"{source.file}: it may be {' or '.join(each.name for each in fitting)}; say which by --format")
+        raise Refused(
+            f"{source.file}: the file may be {' or '.join(each.name for each in fitting)}; name the format by --format"
+        )
     names = ", ".join(each.name for each in formats().values() if each.read is not None)
-    raise Refused(f"{source.file}: no format fits what it begins with; known are {names}")
+    raise Refused(f"{source.file}: no format fits the beginning of the file; want one of {names}")
 
 
 def open_stream(source: Source, reading: Reading, name: str = "") -> tuple[Format, Stream]:

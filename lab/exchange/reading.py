@@ -102,7 +102,9 @@ def _zstd(raw: BinaryIO, file: str) -> BinaryIO:
         except ImportError:
             continue
         return cast("BinaryIO", getattr(found, make)(raw, "rb"))
-    raise Refused(f"{file}: it is compressed by zstd, for which no library is installed; uncompress it, or use .gz")
+    raise Refused(
+        f"{file}: the file is compressed by zstd, for which no library is installed; uncompress it, or use .gz"
+    )
 
 
 # YAML

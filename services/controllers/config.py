@@ -12,18 +12,19 @@ class ControllersConfig(LeaderElectionConfig):
 
     controllers: tuple[str, ...] = setting(
         ("*",),
-        "a controller to run; * is all but those that only clients from outside need, -NAME leaves one out; repeatable",
+        "controller to run; * stands for all but those that only outside clients need, -NAME leaves one out; may be "
+        "repeated",
     )
     cluster_signing_cert_file: str = setting(
-        "", "certificate of the authority that signs approved CertificateSigningRequests; empty: none are signed"
+        "", "certificate of the authority that signs approved CertificateSigningRequests; empty: no request is signed"
     )
-    cluster_signing_key_file: str = setting("", "its key")
+    cluster_signing_key_file: str = setting("", "private key of that authority")
     stages: tuple[str, ...] = setting(
         (), "file of KWOK documents, whose Stages move objects that no kubelet hosts; may be repeated"
     )
-    stages_seed: int = setting(0, "seed of what these stages leave to chance")
+    stages_seed: int = setting(0, "seed of the random choices of these stages")
     enable_crds: tuple[str, ...] = setting(
-        (), "kinds of KWOK's whose objects are followed, parted by commas, or all; of concern here is Stage"
+        (), "kinds of KWOK whose objects are followed, separated by commas, or all; the controllers follow only Stage"
     )
     custom_resources: bool = setting(
         False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"

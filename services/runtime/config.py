@@ -61,40 +61,46 @@ def setting(default: Any, help: str) -> Any:  # noqa: A002
 class CommonConfig:
     """Flags of every process of the mesh."""
 
-    name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
+    name: str = setting("", "name of this instance in logs, events and traces, for example kubelet/host-1")
     server: str = setting(
-        "127.0.0.1:7443", "the API server's gRPC address, HOST:PORT; of several servers with commas between"
+        "127.0.0.1:7443", "gRPC address of the API server, HOST:PORT; several addresses are separated by commas"
     )
     security: Literal["tokens", "strict"] = setting(
-        "tokens", "tokens: gRPC is plain, callers are known by tokens; strict: mutual TLS on every gRPC connection"
+        "tokens", "tokens: gRPC is plain, callers authenticate by tokens; strict: mutual TLS on every gRPC connection"
     )
     client_certificate: str = setting("", "certificate of this process for the API server, with --security strict")
-    client_key: str = setting("", "its key")
+    client_key: str = setting("", "private key of the client certificate")
     certificate_authority: str = setting("", "authority that signed the API server's certificate")
-    token_file: str = setting("", "credentials: JSON {identity: token}; for the API server the list of all tokens")
-    data_dir: str = setting("", "directory this process keeps its own state in; empty: none is kept")
-    events_dir: str = setting("", "directory of event logs; empty: none is written")
-    spans_dir: str = setting("", "directory of span files for `keplab trace`; empty: none is written")
-    telemetry_maxsize: int = setting(
-        PIECE_MIB_MAX, "MiB at which an event, span or log file goes on in a new one; 0: never"
+    token_file: str = setting(
+        "", "file with credentials, JSON {identity: token}; for the API server the list of all tokens"
     )
-    telemetry_maxbackup: int = setting(PIECES_KEPT, "closed files of each sort that are kept; 0: all")
-    log_file: str = setting("", "file that standard output and standard error go to, rotated; empty: left as they are")
+    data_dir: str = setting("", "directory for the process's own state; empty: no state is kept")
+    events_dir: str = setting("", "directory of event logs; empty: no event log is written")
+    spans_dir: str = setting("", "directory of span files for `keplab trace`; empty: no spans are written")
+    telemetry_maxsize: int = setting(
+        PIECE_MIB_MAX, "size in MiB at which an event, span or log file is closed and a new one begun; 0: never"
+    )
+    telemetry_maxbackup: int = setting(PIECES_KEPT, "number of closed files of each sort that are kept; 0: all")
+    log_file: str = setting("", "file for standard output and standard error, rotated; empty: both stay as they are")
     health_host: str = setting("127.0.0.1", "address of /healthz, /readyz, /metrics and /configz")
-    health_port: int = setting(0, "port of /healthz and the rest; 0: any free one, -1: none")
-    health_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones it may be called by")
+    health_port: int = setting(
+        0, "port of /healthz and the other endpoints at --health-host; 0: any free port, -1: none"
+    )
+    health_allowed_hosts: tuple[str, ...] = setting(
+        (), "host name by which callers may reach it, besides the loopback names; may be repeated"
+    )
     set: tuple[str, ...] = setting((), "set a switch, NAME=VALUE; may be repeated (see `keplab switches`)")
     set_file: str = setting(
         "",
-        "file with more switches, NAME=VALUE,NAME=VALUE, which win over --set; when it changes the process ends, and "
-        "what supervises it starts it with them; empty: none",
+        "file with more switches, NAME=VALUE,NAME=VALUE, which win over --set; when it changes the process ends, so "
+        "that its supervisor starts it with the new switches; empty: no file",
     )
     log_level: str = setting("info", "debug, info, warning or error")
-    seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")
-    ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")
+    seed: int | None = setting(None, "seed of the process's random numbers; empty: a new seed at each start")
+    ready_file: str = setting("", "file that the process writes once it is ready, JSON {name, pid, ports}")
     die_with_parent: bool = setting(False, "end when the process that started this one ends")
     faults_file: str = setting(
-        "", "what is wrong with this process's machine, JSON (docs/how-to/faults.md); empty: nothing"
+        "", "file with the faults of the process's machine, JSON (docs/how-to/faults.md); empty: no faults"
     )
 
     def budget(self) -> Budget:

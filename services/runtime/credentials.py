@@ -293,28 +293,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
     parser.add_argument(
-        "--node-prefix", required=True, help="what the names of their nodes, and of no others, begin with"
+        "--node-prefix", required=True, help="prefix of the names of their nodes, and of no other nodes"
     )
     parser.add_argument(
         "--rest-url",
         action="append",
         required=True,
-        help="how people reach the API server, https://HOST:PORT; repeated for each of several, without a port: none",
+        help="URL of the API server for people, https://HOST:PORT; repeated for each server; without a port: no URL",
     )
-    parser.add_argument("--server-name", action="append", default=[], help="another name of them; may be repeated")
+    parser.add_argument(
+        "--server-name", action="append", default=[], help="further host name of the API servers; may be repeated"
+    )
     parser.add_argument(
         "--etcd-member", action="append", default=[], help="host name of a member of their etcd; may be repeated"
     )
     parser.add_argument(
         "--lab-node-prefix",
         default="",
-        help="make a folder `lab` for scenarios against this mesh: the administrator's token, and the credential of a "
-        "kubelet host whose nodes' names begin so, and no others; empty: none",
+        help="make a folder `lab` for scenarios against this mesh, with the administrator's token and the credential "
+        "of a kubelet host whose nodes' names, and no others, begin with this prefix; empty: no folder",
     )
     parser.add_argument(
         "--switches",
         type=Path,
-        help="folder with files of switches, which are emptied: a mesh that is started has its own again",
+        help="folder of files of switches, which are emptied, so that a mesh that is started has its own switches",
     )
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)

@@ -16,7 +16,7 @@ class LeaderElectionConfig(CommonConfig):
     """Configuration of a process that may be one of several; the flags are upstream's, durations in seconds."""
 
     leader_elect: bool = setting(False, "work only while holding the lease; a standby keeps its caches warm")
-    leader_elect_resource_name: str = setting("", "name of that lease in kube-system; empty: upstream's")
+    leader_elect_resource_name: str = setting("", "name of the lease in kube-system; empty: upstream's name")
     leader_elect_lease_duration_s: int = setting(15, "seconds without a renewal after which a standby leads")
     leader_elect_renew_deadline_s: float = setting(10.0, "seconds without a renewal after which the leader ends")
     leader_elect_retry_period_s: float = setting(2.0, "seconds between tries to take or renew the lease")

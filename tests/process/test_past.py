@@ -162,7 +162,7 @@ def runs_at(path, name):
         (("get", "pods", "--at", "x"), "must be a decimal number", 1),
         (("get", "pods", "--at", "99999"), "Too large resource version: 99999", 1),
         (("get", "pod/a/b"), "want KIND, KIND NAME or KIND/NAME", 2),
-        (("get", "pod/a", "-A"), "a name is not selected again", 2),
+        (("get", "pod/a", "-A"), "a name excludes --all-namespaces", 2),
         (("history", "pods"), "want KIND/NAME", 2),
         (("history", "pod/zzz"), 'pods "zzz" not found', 1),
         (("diff", "1", "zzz"), "is a resource version and 'zzz' is none", 2),

@@ -444,7 +444,7 @@ def test_an_etcd_that_the_mesh_does_not_have_is_refused_by_field_and_value(tmp_p
     refused = keplab("up", "--data", str(tmp_path / "data"), "--simulator-config", str(file))
 
     assert refused.returncode == 2
-    assert refused.stderr.endswith("etcdURL 'http://127.0.0.1:2379' is about --engine etcd, and the engine is sqlite\n")
+    assert refused.stderr.endswith("etcdURL 'http://127.0.0.1:2379' needs --engine etcd, and the engine is sqlite\n")
 
 
 def test_a_cluster_is_imported_once_at_the_start(mesh, tmp_path):

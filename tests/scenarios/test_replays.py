@@ -325,7 +325,7 @@ def test_a_replay_in_virtual_time_runs_lines_of_a_scenario_beside_it(recording, 
     ("words", "message"),
     [
         (("--speed", "0"), "--speed 0: want a number above 0, such as 10, or max"),
-        (("--fault", "day.yaml"), "--fault is for virtual time; say --virtual as well"),
+        (("--fault", "day.yaml"), "--fault needs virtual time; add --virtual"),
         (("--virtual", "--format", "x"), "--format x: want one of "),
         (("--virtual", "--for", "soon"), "--for 'soon' is no duration"),
     ],

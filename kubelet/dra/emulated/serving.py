@@ -64,7 +64,7 @@ class DriverConfig(NodePartConfig):
     """One DRA driver of one node."""
 
     definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
-    instance: str = setting("", "name of one of several instances of a driver, while it is updated")
+    instance: str = setting("", "name of this instance, where a driver has several while it is updated")
 
     def driver(self) -> DriverDefinition:
         """Return the driver. Raises: StartError naming the field."""

@@ -177,13 +177,13 @@ def bench_soak(
 class SoakOptions:
     """The options of `keplab bench soak`. `rate`: bare pods a second; `fault_every`: seconds, on average."""
 
-    hours: float = option(1.0, "how long", least=0.02, most=1_000)
+    hours: float = option(1.0, "length in hours", least=0.02, most=1_000)
     nodes: int = option(6, "emulated nodes", least=1, most=1_000)
     rate: float = option(1.0, "bare pods a second", least=0.05, most=100)
     fault_every: float = option(20.0, "seconds between faults, on average", least=1)
     engine: Literal["memory", "sqlite"] = option("sqlite", choices=("memory", "sqlite"))
-    seed: int = option(0, "of load and faults")
-    out: Path = option(OUT_DEFAULT, "where soak.json and soak.md go")
+    seed: int = option(0, "seed of load and faults")
+    out: Path = option(OUT_DEFAULT, "directory for soak.json and soak.md")
 
 
 def _run_bench(options: SoakOptions, reporter: Reporter) -> Soak:
@@ -215,12 +215,12 @@ def _document(soak: Soak) -> dict[str, Any]:
 
 BENCH: Final = Bench(
     name="soak",
-    help="""Run a mesh for hours under churn and faults, and judge after a warm-up what grows.
+    help="""Run a mesh for hours under churn and faults, and judge after a warm-up whether anything grows.
 
-    Pods, Deployments, Jobs and claims come and go, processes are killed and paused. Judged are memory, files, threads,
-    tasks, queues, watches, the store, latencies and lease ages.
+    Pods, Deployments, Jobs and claims come and go, and processes are killed and paused. The judgement covers memory,
+    files, threads, tasks, queues, watches, the store, latencies and lease ages.
 
-    Ctrl-C ends it early and judges what is there. Exit code 1 when a slope is above its limit.
+    Ctrl-C ends the soak early and judges the samples so far. The exit code is 1 when a slope is above its limit.
     """,
     options=SoakOptions,
     run=_run_bench,

@@ -11,34 +11,35 @@ BENCHES: dict[str, Row] = {
     for row in (
         Row(
             "cel",
-            "Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost",
+            "Compile and evaluate device selectors, and show the rate of both and the cost by Kubernetes' estimate",
             "lab.benchmarks.cel",
         ),
         Row(
             "kubelet",
-            "One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods",
+            "Measure a process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with "
+            "its pods",
             "lab.benchmarks.kubelet_host",
         ),
         Row(
             "mesh",
-            "Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running",
+            "Start a mesh of processes, create bare pods as fast as it takes them, and wait until all are Running",
             "lab.benchmarks.mesh",
         ),
         Row(
             "overload",
-            "Heartbeats and binds while one user floods, one opens a thousand watches, one lists everything in a loop",
+            "Measure heartbeats and binds while one user floods, one opens 1,000 watches and one lists in a loop",
             "lab.benchmarks.overload",
         ),
-        Row("recording", "Write a recording, show drawn versions of it, and record a run", "lab.benchmarks.recording"),
+        Row("recording", "Write a recording, read random versions of it, and record a run", "lab.benchmarks.recording"),
         Row(
             "recovery",
-            "Kill the API server of a mesh again and again: how long until it serves, and until a write is "
-            "acknowledged",
+            "Kill the API server of a mesh again and again, and measure the time until it serves and acknowledges "
+            "a write",
             "lab.benchmarks.recovery",
         ),
         Row(
             "rest",
-            "Write a realistic pod and Deployment over REST in every way, and list many pods in every form; over TLS",
+            "Write a realistic pod and Deployment in every way, and list many pods in every form, over REST and TLS",
             "lab.benchmarks.rest",
         ),
         Row(
@@ -48,23 +49,23 @@ BENCHES: dict[str, Row] = {
         ),
         Row(
             "security",
-            "What mutual TLS costs a call and a connection: the profiles `tokens` and `strict` in turn",
+            "Measure what mutual TLS costs a call and a connection, with the profiles `tokens` and `strict` in turn",
             "lab.benchmarks.security",
         ),
         Row(
             "soak",
-            "Run a mesh for hours under churn and faults, and judge after a warm-up what grows",
+            "Run a mesh for hours under churn and faults, and judge after a warm-up whether anything grows",
             "lab.benchmarks.soak.run",
         ),
         Row(
             "store",
-            "Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd",
+            "Measure the writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd",
             "lab.benchmarks.store",
         ),
         Row(
             "watch",
-            "Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or "
-            "stall",
+            "Send changes to 1, 10, 100 and 1,000 watchers, and measure a healthy client while many watchers begin "
+            "or stall",
             "lab.benchmarks.watch",
         ),
     )

@@ -54,35 +54,39 @@ class PerfOptions:
 def options(command: F) -> F:
     """Give a command the options that go with `--config`."""
     decorators: Sequence[Callable[[F], F]] = (
-        click.option("--config", metavar="FILE", help="run this scheduler_perf file, such as performance-config.yaml"),
-        click.option("--workload", "workload_re", default="", metavar="RE", help="only CASE/NAME that match"),
+        click.option("--config", metavar="FILE", help="scheduler_perf file to run, such as performance-config.yaml"),
+        click.option(
+            "--workload", "workload_re", default="", metavar="RE", help="run only workloads whose CASE/NAME matches"
+        ),
         click.option(
             "--labels",
             default="performance",
             show_default=True,
-            help="labels it must have, or with - must not; '': all",
+            help="labels that a workload must have, or with - must not have; '': all workloads",
         ),
         click.option(
             "--form",
             default="mesh",
             show_default=True,
             type=click.Choice(["algorithm", "mesh"]),
-            help="scheduler and API server as processes, or the scheduler's core in this one",
+            help="mesh: scheduler and API server as processes; algorithm: the scheduler's core in this process",
         ),
         click.option(
             "--data-items-dir",
             type=click.Path(file_okay=False, path_type=Path),
-            help="write the data items there, in the form that perf-dash reads",
+            help="directory for the data items, in the form that perf-dash reads",
         ),
-        click.option("--topic", default="", help="in the name of the data items' file; default: the file's folder"),
-        click.option("--no-thresholds", is_flag=True, help="a figure that misses its threshold is no failure"),
-        click.option("--strict", is_flag=True, help="say of each threshold whether it was met, not only the ratio"),
+        click.option(
+            "--topic", default="", help="topic in the name of the data items' file; default: the file's folder"
+        ),
+        click.option("--no-thresholds", is_flag=True, help="do not fail when a figure misses its threshold"),
+        click.option("--strict", is_flag=True, help="say for each threshold whether it was met, not only the ratio"),
         click.option(
             "--unknown-gates",
             default="refuse",
             show_default=True,
             type=click.Choice(["refuse", "ignore"]),
-            help="feature gates that keplab does not have",
+            help="treatment of feature gates that keplab does not have",
         ),
     )
     for decorate in reversed(decorators):

@@ -21,8 +21,8 @@ Examples:
 
 \b
 Names become others of the same order, so that a replay decides as it did; equal texts stay equal. Annotations,
-environments, commands, messages, addresses, and what ConfigMaps and Secrets hold are dropped. A file of kwokctl
-or SimKube stays one; all others become kwokctl's. Keep the salt to yourself: it is not in the output.
+environments, commands, messages, addresses, and what ConfigMaps and Secrets hold are dropped. A file of kwokctl or
+SimKube keeps its format; all other files become kwokctl's. Keep the salt to yourself: it is not in the output.
 """
 
 
@@ -33,10 +33,10 @@ or SimKube stays one; all others become kwokctl's. Keep the salt to yourself: it
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="SALTFILE",
-    help="a file of at least 16 secret bytes",
+    help="file with a secret key of at least 16 bytes",
 )
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
-@format_option("the files' format [known by their content]")
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="file to write")
+@format_option("format of the files [recognised by their content]")
 @options_option
 def anonymise(
     files: tuple[Path, ...], salt: Path, path: Path, format_name: str | None, options: tuple[str, ...]

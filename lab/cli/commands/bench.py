@@ -43,8 +43,8 @@ Examples:
 def bench(options: PerfOptions) -> int:
     """Measure this machine's mesh and its parts.
 
-    Figures compare only with others of the same machine. `make bench` measures everything. With --config it runs a
-    file of upstream's scheduler_perf; the options go with that.
+    Figures compare only with other figures of the same machine. `make bench` measures everything. --config runs a file
+    of upstream's scheduler_perf; the other options belong to it.
     """
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is not None:

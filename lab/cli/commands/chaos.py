@@ -24,11 +24,16 @@ Examples:
   keplab chaos experiments/runaway/runaway.txt --seed 17 --seeds 1          (replays one seed)""",
 )
 @click.argument("file", type=SCENARIO)
-@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="how many seeds")
-@click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="number of seeds")
+@click.option("--seed", type=int, default=0, show_default=True, help="first seed")
 @set_option
 @click.option("--no-rest", is_flag=True, help="judge safety only: this arm never comes to rest")
-@click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
+@click.option(
+    "--repeat",
+    type=click.IntRange(0, 1000),
+    default=0,
+    help="number of fresh interpreters over which digests are compared",
+)
 @sweep_options
 @output_option
 def chaos(
@@ -44,7 +49,7 @@ def chaos(
 ) -> None:
     """Run a scenario while components are killed and links break.
 
-    FILE is run once a seed; invariants and the end state are judged.
+    The command runs FILE once for each seed, and judges the invariants and the end state.
     """
     with refusing(ScriptError, SwitchError):
         load_scenario(file)

@@ -86,16 +86,18 @@ Examples:
     shell_complete=completing.arms,
     required=True,
     metavar="NAME:SWITCH=VALUE[,…]",
-    help="an alternative",
+    help="arm of the comparison: its name and its switches; may be repeated",
 )
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
-@click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
 @click.option(
-    "--processes", is_flag=True, help="real processes over gRPC; one run at a time unless --workers says more"
+    "--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="number of runs of each arm"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="first seed")
+@click.option(
+    "--processes", is_flag=True, help="run real processes over gRPC; one run at a time unless --workers says more"
 )
 @running_mesh_options
 @arms_set_option
-@click.option("--report", type=click.Path(path_type=Path), help="where the page goes; the JSON document beside it")
+@click.option("--report", type=click.Path(path_type=Path), help="path of the page; the JSON document lies beside it")
 @click.option(
     "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
 )
@@ -103,7 +105,7 @@ Examples:
     "--recording",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="record all of each run there, as ARM-SEED.keprec",
+    help="directory to record all of each run into, as ARM-SEED.keprec",
 )
 @runs_option
 @sweep_options
@@ -113,18 +115,19 @@ Examples:
     type=click.Choice(["text", "json", "markdown", "csv"]),
     default="text",
     show_default=True,
-    help="how to print",
+    help="output format",
 )
 @takes(CompareOptions)
 def compare(options: CompareOptions) -> int:
     """Run a scenario in several arms and show what differs.
 
-    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
-    what is there; with --record the same command goes on from there. The page is one file that opens without a server,
-    the JSON document beside it holds all of it. With --recording all of each run is in a file that `keplab diff`,
-    `get --at` and others read, and the page has the recordings of one seed. The exit code is 1 when a run broke an
-    invariant or did not come to its end. Against a mesh that runs already its components are restarted with each arm's
-    switches, where these differ, and have their own at the end."""
+    The command runs FILE once for each arm and seed. It prints medians, their spread, and the difference within a seed.
+    Ctrl-C shows the result of the finished runs; with --record the same command goes on from there. The page is one
+    file that opens without a server, and the JSON document beside it holds all of its data. --recording writes all of
+    each run into a file that `keplab diff`, `keplab get --at` and other commands read, and the page then has the
+    recordings of one seed. The exit code is 1 when a run broke an invariant or did not come to its end. Components of a
+    mesh that runs already are restarted with an arm's switches where these differ, and have their own switches again at
+    the end."""
     began = _Began.now()
     wanted = _asked(options)
     runs, picture, record, output = options.runs, options.picture, options.record, options.output
@@ -158,11 +161,9 @@ def _asked(options: CompareOptions) -> ComparisonRequest:
     """Return the comparison that the options mean; what cannot be run ends the command with one line."""
     server, containers, recording = options.server, options.containers, options.recording
     if (server or containers) and (options.processes or options.workers > 1):
-        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+        fail("--server and --containers use a mesh that runs already, and make one run after the other")
     if (server or containers) and recording is not None:
-        fail(
-            "--recording is of runs that are simulated or have processes of their own; of a running mesh: keplab record"
-        )
+        fail("--recording needs simulated runs or runs with processes of their own; a running mesh has `keplab record`")
     with refusing(ScriptError, SwitchError):
         shared = Switches.parse(options.assignments)
         scenario, parsed = load_scenario(options.file), parse_arms(options.arms)

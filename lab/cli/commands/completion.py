@@ -27,8 +27,8 @@ Examples:
 def completion(context: click.Context, shell: str) -> int:
     """Print the script that completes commands in a shell.
 
-    Completed are commands, options, switches and their values, scenarios, kinds, and the processes of the mesh that
-    runs. The first line of the script says where to put it.
+    The script completes commands, options, switches and their values, scenarios, kinds, and the processes of the
+    running mesh. The first line of the script says where to put it.
     """
     bash_completion.register()
     made = get_completion_class(shell)

@@ -37,11 +37,11 @@ def arguments(component: str, given: Sequence[str], hostname: str, address: str)
 @click.argument("name", type=click.Choice(STARTED_ALONE))
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def component(name: str, flags: tuple[str, ...]) -> None:
-    """Become one component of a mesh, as in a container.
+    """Run one component of a mesh, as in a container.
 
-    It runs until it is stopped; `keplab component NAME --help` lists its flags. Every flag is an environment variable
-    as well, KEPLAB_FLAG_NAME. `keplab up` starts and watches all components; this is for containers and pods, which
-    something else watches. `credentials` writes what all of them need and ends.
+    The component runs until it is stopped; `keplab component NAME --help` lists its flags. Every flag is an environment
+    variable as well, KEPLAB_FLAG_NAME. `keplab up` starts and supervises all components; this command is for containers
+    and pods, which have a supervisor of their own. `credentials` writes the credentials of all components and ends.
     """
     hostname = socket.gethostname()
     address = socket.gethostbyname(hostname) if name == "kubelet" else ""

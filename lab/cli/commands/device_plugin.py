@@ -56,13 +56,17 @@ class PluginOptions:
 
 
 @click.command("device-plugin", epilog=EPILOG)
-@click.option("--node", default="", help="the node whose kubelet it registers with")
-@click.option("--resource", required=True, help="the extended resource its devices are counted as, DOMAIN/NAME")
-@click.option("--devices", type=int, default=1, show_default=True, help="how many devices: dev-0, dev-1, …")
-@click.option("--topology", default="", metavar="N,N,…", help="the NUMA node of each device [none]")
-@click.option("--preferred", type=click.Choice(["pairs", "spread"]), help="which devices it prefers to give together")
-@click.option("--pre-start", is_flag=True, help="it wants to be called before every start of a container")
-@click.option("--delay", type=float, default=0.0, help="seconds it takes to register again [0]")
+@click.option("--node", default="", help="node of the plugin, whose kubelet it registers with")
+@click.option("--resource", required=True, help="extended resource of the devices, DOMAIN/NAME")
+@click.option(
+    "--devices", type=int, default=1, show_default=True, help="number of devices, which are called dev-0, dev-1, …"
+)
+@click.option("--topology", default="", metavar="N,N,…", help="NUMA node of each device [none]")
+@click.option(
+    "--preferred", type=click.Choice(["pairs", "spread"]), help="devices that the plugin prefers to allocate together"
+)
+@click.option("--pre-start", is_flag=True, help="have the kubelet call the plugin before every start of a container")
+@click.option("--delay", type=float, default=0.0, help="delay before the plugin registers again, in seconds [0]")
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,11 +78,11 @@ class PluginOptions:
 @click.argument("device_ids", nargs=-1, metavar="[DEVICE]...")
 @takes(PluginOptions)
 def device_plugin(options: PluginOptions) -> int:
-    """Be an emulated device plugin, or command one that runs.
+    """Run an emulated device plugin, or command a running one.
 
-    Without ACT it runs until Ctrl-C; with ACT the one that runs does that next. It speaks the kubelet's device plugin
-    API (v1beta1) on Unix sockets and registers again whenever the kubelet restarted. The node must take plugins: see
-    docs/how-to/devices.md.
+    Without ACT the plugin runs until Ctrl-C; with ACT the running plugin does that next. It speaks the kubelet's device
+    plugin API (v1beta1) on Unix sockets, and registers again whenever the kubelet has restarted. The node must accept
+    plugins: see docs/how-to/devices.md.
     """
     folder = _folder(options)
     if options.act:

@@ -41,21 +41,26 @@ Examples:
     --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind
 
 \b
-Versions: keplab history KIND/NAME, or the resourceVersion of any list. Values of Secrets are not shown.
-Runs: keplab runs. A comparison is ID, then its first two arms are compared with its first seed, or ID/ARM/SEED.
+`keplab history KIND/NAME` lists versions; the resourceVersion of any list is one, too. Values of Secrets are not shown.
+`keplab runs` lists runs. ID of a comparison compares its first two arms with its first seed; ID/ARM/SEED is one run of
+it.
 """
 
 
 @click.command("diff", epilog=EPILOG)
 @click.argument("targets", metavar="A B [KIND]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help=f"of versions: also {' and '.join(NOISE)}")
+@click.option("--all", "everything", is_flag=True, help=f"for versions: also compare {' and '.join(NOISE)}")
 @click.option(
     "--arm", "arms", multiple=True, metavar="NAME:SWITCH=VALUE[,…]", help="simulate FILE in this arm; given twice"
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="of both arms")
+@click.option("--seed", type=int, default=0, show_default=True, help="seed of both arms")
 @arms_set_option
-@click.option("--when", "with_times", is_flag=True, help="of runs: the same decision at another time differs as well")
-@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="rows of differences; 0: all")
+@click.option(
+    "--when", "with_times", is_flag=True, help="for runs: the same decision at another time is a difference, too"
+)
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, help="limit on the rows of differences; 0: all"
+)
 @runs_folder_option
 @source_options
 @output_option
@@ -74,17 +79,17 @@ def diff(
 ) -> int:
     """Compare two versions of the mesh, or two runs.
 
-    Of two resource versions: objects made, gone and changed, with the fields. Of two runs: the first decision of a
-    scheduler, kubelet or controller that differs, and then all of them, by role: pods are matched by owner and order of
-    creation. When something was decided is no difference, unless --when is given. Two recordings are two runs; versions
-    of one are compared with --recording.
+    For two resource versions the command lists the objects that were created, deleted and changed, with the fields. For
+    two runs it shows the first decision of a scheduler, kubelet or controller that differs, and then all of them, by
+    role: pods are matched by owner and order of creation. The time of a decision is no difference, unless --when is
+    given. Two recordings are two runs; --recording compares versions of one recording.
     """
     versions = [is_version(target) for target in targets[:2]]
     if versions == [True, True] and not arms:
         return _versions(objects_of(data, recording), targets, everything, output)
     if len(versions) == 2 and any(versions) and not arms:
         version, other = sorted(targets[:2], key=lambda target: not is_version(target))
-        fail(f"{version} is a resource version and {other!r} is none; want two versions, or two runs")
+        fail(f"{version} is a resource version and {other!r} is not; want two versions, or two runs")
     if not targets or any(versions):
         raise click.UsageError("want two resource versions, two runs, or FILE with two --arm")
     from lab.cli.run_difference import show

@@ -56,8 +56,8 @@ class Check:
 def doctor(data: Path, output: str) -> int:
     """Check what keplab needs of this machine.
 
-    Each line says ok, warn (something will be missing) or fail (it will not work), and what to do. Exit code 1 when a
-    line says fail.
+    Each line says ok, warn (a feature will be missing) or fail (keplab will not work), and what to do. The exit code is
+    1 when a line says fail.
     """
     found = [*checks(data, os.environ)]
     is_well = all(each.status != FAIL for each in found)

@@ -31,12 +31,12 @@ Examples:
 
 @click.command("down", epilog=EPILOG)
 @data_option
-@click.option("--purge", is_flag=True, help="also remove all that the mesh has stored")
+@click.option("--purge", is_flag=True, help="also remove everything that the mesh has stored")
 @output_option
 def down(data: Path, purge: bool, output: str) -> int:
-    """Stop the mesh; what is stored stays.
+    """Stop the mesh and keep its stored state.
 
-    With --purge that goes, too, and the data directory with it unless there is something else in it.
+    --purge removes the stored state, too, and the data directory unless it holds anything else.
     """
     asked = time.monotonic()
     signalled: list[int] = []

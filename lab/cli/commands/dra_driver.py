@@ -42,7 +42,7 @@ FILE is YAML or JSON with the fields name, devices (a number, or a list as in a 
 slices, generation, prepare, unprepare, publishDelay, sliceDelay (seconds, or lognormal:0.3,0.5), failPrepare,
 failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead; for devices that pods wait for before they are bound
 (KEP-5007) bindingConditions, bindingFailureConditions, bindingDelay (seconds), failBinding (devices), taintsFailed.
-Instead of devices and pools it may have ResourceSlices, as `kubectl get resourceslices -o yaml` prints them.
+Instead of devices and pools, FILE may have ResourceSlices, as `kubectl get resourceslices -o yaml` prints them.
 """
 
 
@@ -64,20 +64,27 @@ class DriverOptions:
 
 
 @click.command("dra-driver", epilog=EPILOG)
-@click.option("--node", required=True, help="the node whose devices it has")
-@click.option("--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="its name, and what it is in short")
-@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="what it is, at length")
-@click.option("--instance", default="", help="name of one of several instances of a driver, while it is updated")
+@click.option("--node", required=True, help="node of the devices")
+@click.option(
+    "--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="name of the driver, and its definition in short"
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="YAML or JSON file with the full definition of the driver",
+)
+@click.option("--instance", default="", help="name of this instance, where a driver has several while it is updated")
 @data_option
 @click.argument("act", required=False)
 @click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
 @takes(DriverOptions)
 def dra_driver(options: DriverOptions) -> int:
-    """Be an emulated DRA driver, or command one that runs.
+    """Run an emulated DRA driver, or command a running one.
 
-    Without ACT it runs until Ctrl-C; with ACT the one that runs does that. It registers with the kubelet of its node,
-    publishes ResourceSlices, and prepares claims over the kubelet's gRPC API (dra.v1). The node must take plugins:
-    `keplab up --device-sockets`, or drivers in its definition.
+    Without ACT the driver runs until Ctrl-C; with ACT the running driver does that. It registers with the kubelet of
+    its node, publishes ResourceSlices, and prepares claims over the kubelet's gRPC API (dra.v1). The node must accept
+    plugins: `keplab up --device-sockets`, or drivers in its definition.
     """
     data = options.data.absolute()
     _check(options)

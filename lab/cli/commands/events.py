@@ -26,7 +26,7 @@ DATA_MAX = 110
 EPILOG = """\
 \b
 Examples:
-  keplab events                                       of the mesh: everything that is there
+  keplab events                                       the whole event log of the mesh
   keplab events -w --event 'sched.*'                  as it happens
   keplab events --for pod/web-0 --since 5m
   keplab events latest --event kubelet.reject         of the newest run
@@ -41,22 +41,45 @@ Names of events: docs/spec/guarantees.md 1.2. Times of a run are seconds since i
 
 @click.command("events", epilog=EPILOG)
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("--for", "target", default="", metavar="KIND/NAME", help="about this object; NAME may be a pattern")
-@click.option("-n", "--namespace", default="", help="about objects of this namespace  [default: all]")
-@click.option("--event", "events", multiple=True, metavar="NAME[,…]", help="with this name, or matching: 'sched.*'")
 @click.option(
-    "--component", "components", multiple=True, metavar="NAME", help="of this component: scheduler, kubelet/h0"
+    "--for", "target", default="", metavar="KIND/NAME", help="only lines about this object; NAME may be a pattern"
 )
-@click.option("--node", default="", metavar="NAME", help="about this node")
-@click.option("--since", default="", metavar="DURATION", help="of the mesh: newer than 5s, 2m or 3h")
-@click.option("--from", "from_s", type=float, metavar="SECONDS", help="of a run or recording: from this moment on")
-@click.option("--to", "to_s", type=float, metavar="SECONDS", help="of a run or recording: up to this moment")
-@click.option("--tail", type=click.IntRange(-1), default=-1, show_default=True, help="only the last so many; -1: all")
-@click.option("-w", "--watch", is_flag=True, help="of the mesh: then print what is written from now on")
+@click.option("-n", "--namespace", default="", help="only lines about objects of this namespace  [default: all]")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    metavar="NAME[,…]",
+    help="only lines with this name, or one that matches it: 'sched.*'",
+)
+@click.option(
+    "--component",
+    "components",
+    multiple=True,
+    metavar="NAME",
+    help="only lines of this component: scheduler, kubelet/h0",
+)
+@click.option("--node", default="", metavar="NAME", help="only lines about this node")
+@click.option("--since", default="", metavar="DURATION", help="for the mesh: only lines newer than 5s, 2m or 3h")
+@click.option(
+    "--from", "from_s", type=float, metavar="SECONDS", help="for a run or recording: only lines from this moment on"
+)
+@click.option(
+    "--to", "to_s", type=float, metavar="SECONDS", help="for a run or recording: only lines up to this moment"
+)
+@click.option(
+    "--tail", type=click.IntRange(-1), default=-1, show_default=True, help="number of the last lines; -1: all"
+)
+@click.option("-w", "--watch", is_flag=True, help="for the mesh: also print new lines, until Ctrl-C")
 @runs_folder_option
 @source_options
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each"
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="output format; json: an object a line",
 )
 def events(
     run: str | None,
@@ -77,17 +100,17 @@ def events(
 ) -> int:
     """Print the event log: what components did, line by line.
 
-    Of RUN, of a recording, or without them of the mesh. These are not Kubernetes Events (`kubectl events`), which
-    components send to the API server for users: the event log has every decision, commit, watch and answer, and the
-    invariants are judged by it. The log of a simulated run is made again when it is asked for, and shown only if it is
-    the same.
+    The event log is that of RUN, of a recording, or without these of the mesh. Its lines are not Kubernetes Events
+    (`kubectl events`), which components send to the API server for users: the event log has every decision, commit,
+    watch and answer, and the invariants are judged by it. The log of a simulated run is made again for this command,
+    and shown only if it is the same.
     """
     names = tuple(name for word in events for name in word.split(",") if name)
     asked = Filter(**object_asked_for(target), namespace=namespace, events=names, components=components, node=node)
     path, read = recording_of(data, recording), _Read()
     if path is not None:
         if run is not None or since or watch:
-            raise click.UsageError("a recording is no RUN and has no --since or --watch; it has --from and --to")
+            raise click.UsageError("a recording takes no RUN, --since or --watch; it has --from and --to")
         with opened(path) as found:
             zero_s = found.meta.clock.zero_s
             begun = (line for line in read.all(found.lines()) if _is_between(line, zero_s, from_s, to_s))
@@ -97,12 +120,12 @@ def events(
         return EXIT_OK
     if run is None:
         if from_s is not None or to_s is not None:
-            raise click.UsageError("--from and --to are of a RUN; of the mesh, --since")
+            raise click.UsageError("--from and --to need a RUN; the mesh has --since")
         _of_mesh(data, asked, since, tail, read, watch=watch, output=output)
         read.remark(names, tail)
         return EXIT_OK
     if since or watch:
-        raise click.UsageError("--since and --watch are of the mesh that runs; of a RUN, --from and --to")
+        raise click.UsageError("--since and --watch need the running mesh; a RUN has --from and --to")
     lines, started_s = _of_run(runs, run)
     taken = (line for line in read.all(lines) if asked.takes(line) and _is_between(line, started_s, from_s, to_s))
     with refusing(Unreadable):

@@ -40,10 +40,12 @@ Examples:
 
 @click.command("explain", epilog=EPILOG)
 @click.argument("target", metavar="KIND/NAME")
-@click.option("-n", "--namespace", default="default", show_default=True, help="the pod's")
+@click.option("-n", "--namespace", default="default", show_default=True, help="namespace of the pod")
 @source_options
-@click.option("--at", type=click.IntRange(1), metavar="RV", help="of a recording: at this version; without it, its end")
-@click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and ask at its end")
+@click.option(
+    "--at", type=click.IntRange(1), metavar="RV", help="resource version in the recording; without it, its end"
+)
+@click.option("--run", "scenario", type=SCENARIO, help="scenario to simulate; the pod is explained at its end")
 @click.option("--seed", type=int, default=0, show_default=True)
 @output_option
 def explain(
@@ -56,12 +58,12 @@ def explain(
     seed: int,
     output: str,
 ) -> int:
-    """Say why a pod is where it is, or nowhere.
+    """Explain why a pod is on its node, or on none.
 
-    NAME may be a glob: every pod that it matches is explained. Of one without a node it names the smallest change that
-    would help. The answer comes from the scheduler's record of its last decision, its queue, and from filtering again;
-    of a pod with a node whose claims are not prepared, from its kubelet. Of a recording it comes from the decisions
-    that were recorded until the version.
+    NAME may be a glob: every pod that it matches is explained. For a pod without a node the answer names the smallest
+    change that would help. The answer comes from the scheduler's record of its last decision, from its queue, and from
+    filtering again. For a pod with a node whose claims are not prepared it comes from the kubelet. With a recording it
+    comes from the decisions that were recorded until the version.
     """
     kind, _, name = target.rpartition("/")
     if target != "scheduler/queue" and (kind not in POD_KINDS or not name):
@@ -69,7 +71,7 @@ def explain(
     asked = ExplainTarget(target, namespace, name)
     path = recording_of(data, recording)
     if at is not None and path is None:
-        fail("--at is of a recording: a scheduler that runs knows only its newest decision of a pod")
+        fail("--at needs a recording: a running scheduler knows only its newest decision about a pod")
     if scenario is not None:
         answers = _simulated(scenario, seed, asked)
     else:

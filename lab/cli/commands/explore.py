@@ -55,25 +55,33 @@ Examples:
   keplab explore --replay race.json""",
 )
 @click.argument("file", type=SCENARIO, required=False)
-@click.option("--around", metavar="EVENT", help="ev=NAME[,obj=GLOB][,comp=…][,node=…][,data.KEY=…][,n=N], or list")
-@click.option("--budget", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="runs at most")
+@click.option(
+    "--around",
+    metavar="EVENT",
+    help="event to search around: ev=NAME[,obj=GLOB][,comp=…][,node=…][,data.KEY=…][,n=N]; list prints the events",
+)
+@click.option(
+    "--budget", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="limit on the number of runs"
+)
 @click.option(
     "--window",
     type=_Duration(),
     default="1s",
     show_default=True,
-    help="how long a stretch around each moment; half of it is also the longest that a message is held",
+    help="length of time around each moment; a message is held for half of it at most",
 )
-@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="over how many seeds")
-@click.option("--seed", type=int, default=0, show_default=True, help="the first seed")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="number of seeds")
+@click.option("--seed", type=int, default=0, show_default=True, help="first seed")
 @click.option(
-    "--depth", type=click.IntRange(1, 20), default=3, show_default=True, help="messages held at once, at most"
+    "--depth", type=click.IntRange(1, 20), default=3, show_default=True, help="limit on the messages held at once"
 )
-@click.option("--first", is_flag=True, help="stop at the first thing found")
+@click.option("--first", is_flag=True, help="stop at the first schedule that breaks FILE")
 @workers_option
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="write what was found, to replay")
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="draw what was found")
-@click.option("--replay", type=click.Path(path_type=Path), help="run a saved schedule again instead")
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="file to write the schedule to, for --replay"
+)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="file to draw the schedule into")
+@click.option("--replay", type=click.Path(path_type=Path), help="schedule of --save to run again, instead of a search")
 @set_option
 @output_option
 def explore(
@@ -94,8 +102,8 @@ def explore(
 ) -> None:
     """Run a scenario in other orders of the same messages.
 
-    A few messages around EVENT are held back, other ones each time; shown are the fewest that break FILE. The exit code
-    is 1 when something breaks, 2 when FILE or EVENT is wrong.
+    Each run holds back a few other messages around EVENT. The output shows the smallest set of messages that breaks
+    FILE. The exit code is 1 when FILE breaks, 2 when FILE or EVENT is wrong.
     """
     Switches.parse(assignments)
     if replay is not None:

@@ -43,9 +43,9 @@ Examples:
     "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="the file to write; - for standard output",
+    help="file to write; - for standard output",
 )
-@format_option("the format to write; kwok unless said", default="kwok")
+@format_option("format of the file [kwok]", default="kwok")
 @anonymise_option
 @cluster_options
 @secrets_option
@@ -64,8 +64,8 @@ def export(
 ) -> int:
     """Write the objects of the mesh, or of a cluster, for other tools.
 
-    Of a cluster nothing but get and list is asked. The values of Secrets are left out unless --secrets is given; their
-    names and keys are written. The file's owner alone may read it.
+    A cluster is asked for nothing but get and list. The values of Secrets are left out unless --secrets is given; their
+    names and keys are written. Only the file's owner may read it.
     """
     check_secrets(has_secrets, kubeconfig)
     with refusing(Refused):
@@ -73,11 +73,11 @@ def export(
         names = [word for word in kinds.split(",") if word] or list(format_named(format_name).kinds)
         key = read_salt(salt) if salt is not None else b""
         if salt is not None and format_named(format_name).rewrite is None:
-            fail(f"--anonymise: format {format_name} is not rewritten; export it as kwok")
+            fail(f"--anonymise: format {format_name} cannot be anonymised; export it as kwok")
         if str(path) == "-":
             path = Path("/dev/stdout")
             if salt is not None:
-                fail("--anonymise: the file is read again; want -o FILE")
+                fail("--anonymise: the command reads the file that it wrote; want -o FILE")
         if path.is_dir() or not path.parent.is_dir():
             fail(f"cannot write {path}: {'Is a directory' if path.is_dir() else 'No such file or directory'}")
         # A file has all or is as it was; pipes, devices and what links lead to are written as they are.

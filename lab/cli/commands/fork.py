@@ -50,16 +50,16 @@ Examples:
   keplab fork --from .keplab -o json                 also of a mesh that is down
 
 \b
-The versions are those of `keplab history` and of any list. Objects, versions and times are the mesh's; nodes and what
-runs on them are made up from their Nodes and from the statuses of their pods: containers run on with their start times
-and restarts. Which exclusive CPUs, NUMA memory and devices of device plugins a pod has is in no object, so a fork does
-not know it. A node that FILE declares is as FILE says. Nothing that a fork does reaches the mesh.
+Versions are those of `keplab history` and of any list. Objects, versions and times are the mesh's. The fork makes up
+nodes and their containers from the Nodes and from the statuses of their pods: containers run on with their start times
+and restarts. No object says which exclusive CPUs, NUMA memory and devices of device plugins a pod has, so a fork does
+not know them. A node that FILE declares is as FILE says. A fork changes nothing in the mesh.
 """
 
 
 @click.command("fork", epilog=EPILOG)
 @click.argument("file", required=False, type=SCENARIO)
-@click.option("--at", type=click.IntRange(1), help="the resource version to begin from; without it, the newest")
+@click.option("--at", type=click.IntRange(1), help="resource version to begin from; without it, the newest")
 @click.option(
     "--from",
     "--recording",
@@ -70,10 +70,14 @@ not know it. A node that FILE declares is as FILE says. Nothing that a fork does
     show_default=True,
     help="directory of a mesh, up or down, a recording, or a file that --save wrote",
 )
-@click.option("-e", "lines", multiple=True, metavar="LINE", help="a line of a scenario, in place of FILE; repeatable")
-@click.option("--for", "duration", default="60s", show_default=True, help="how long it goes on after the last -e")
+@click.option(
+    "-e", "lines", multiple=True, metavar="LINE", help="line of a scenario, in place of FILE; may be repeated"
+)
+@click.option(
+    "--for", "duration", default="60s", show_default=True, help="time that the simulation goes on after the last -e"
+)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--save", type=click.Path(path_type=Path), help="write the state there, and run nothing")
+@click.option("--save", type=click.Path(path_type=Path), help="file to write the state to; nothing is run")
 @set_option
 @output_option
 def fork(
@@ -89,8 +93,8 @@ def fork(
 ) -> int:
     """Simulate from the state of a mesh.
 
-    The state is that of now, or of a resource version; FILE is run in it. The exit code is 1 when an expectation or
-    invariant failed.
+    The simulation begins from the present state, or from the state at a resource version, and runs FILE. The exit code
+    is 1 when an expectation or invariant failed.
     """
     overrides = Switches.parse(assignments).chosen
     if file is not None and lines:

@@ -30,11 +30,11 @@ with 410. With kubectl: kubectl get --raw '/api/v1/namespaces/default/pods?at=12
 
 @click.command("get", epilog=EPILOG)
 @click.argument("target", metavar="KIND [NAME]", nargs=-1, required=True, shell_complete=completing.kinds)
-@click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
+@click.option("-n", "--namespace", default="default", show_default=True, help="namespace of the objects")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="show the objects of all namespaces")
 @click.option("-l", "--selector", default="", help="label selector")
 @click.option("--field-selector", default="", help="field selector")
-@click.option("--at", default="", metavar="RV", help="the resource version; without it, now")
+@click.option("--at", default="", metavar="RV", help="resource version to show; without it, the newest")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @source_options
 def get(
@@ -50,11 +50,11 @@ def get(
 ) -> int:
     """Show objects of the mesh as they are or were.
 
-    Of a recording they are shown as they were at the version, or at its end.
+    With a recording the command shows the objects at the version, or at the end of the recording.
     """
     word, name = split_target(target)
     if name and (everywhere or selector or field_selector):
-        fail(f"{name!r}: a name is not selected again by --all-namespaces, --selector or --field-selector")
+        fail(f"{name!r}: a name excludes --all-namespaces, --selector and --field-selector")
     api = objects_of(data, recording)
     kind = kind_named(api, word)
     place, is_table = "" if everywhere else namespace, output == "text"

@@ -30,8 +30,8 @@ The history goes back as far as the API server's window of changes: 5 minutes, a
 
 @click.command("history", epilog=EPILOG)
 @click.argument("target", metavar="KIND/NAME", nargs=-1, required=True, shell_complete=completing.kinds)
-@click.option("-n", "--namespace", default="default", show_default=True, help="of a namespaced object")
-@click.option("--limit", type=click.IntRange(1), help="so many of the newest changes")
+@click.option("-n", "--namespace", default="default", show_default=True, help="namespace of the object")
+@click.option("--limit", type=click.IntRange(1), help="number of the newest changes to list")
 @source_options
 @output_option
 def history(
@@ -39,7 +39,7 @@ def history(
 ) -> int:
     """List the changes of an object: who wrote what, and when.
 
-    The oldest comes first, each with its request and trace.
+    The oldest change comes first. Each change has its request and trace.
     """
     word, name = split_target(target)
     if not name:

@@ -63,9 +63,9 @@ Examples:
   keplab import day.yaml --into day.keprec             a recording, for `keplab ui --run day.keprec`
 
 \b
-Nothing is deleted. An object waits until its owners are there and gets their new uids; one whose owners are missing is
-reported and left out. Controllers and schedulers are paused meanwhile. Of a cluster nothing but get and list is asked;
-neither Leases, Events nor what Secrets hold is copied.
+Nothing is deleted. An object waits until its owners are there and gets their new uids; an object whose owners are
+missing is reported and left out. Controllers and schedulers are paused meanwhile. A cluster is asked for nothing but
+get and list; Leases, Events and the values of Secrets are not copied.
 """
 Wanted = Callable[[Document], bool]
 LIMIT = "10000h"
@@ -78,52 +78,54 @@ LIMIT = "10000h"
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="import the objects of this cluster",
+    help="kubeconfig of a cluster whose objects are imported",
 )
-@click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current one]")
-@format_option("the files' format [known by their content]")
-@click.option("--kinds", default="", metavar="KIND,…", help="these kinds alone")
-@click.option(
-    "--namespaces", default="", metavar="NAME,…", help="of namespaced objects those in these namespaces alone"
-)
-@click.option("-l", "--selector", default="", metavar="SELECTOR", help="objects with these labels alone")
+@click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current context]")
+@format_option("format of the files [recognised by their content]")
+@click.option("--kinds", default="", metavar="KIND,…", help="only objects of these kinds")
+@click.option("--namespaces", default="", metavar="NAME,…", help="only namespaced objects in these namespaces")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels")
 @click.option(
     "--pods",
     type=click.Choice(["as-they-are", "pending"]),
     default="as-they-are",
     show_default=True,
-    help="pods keep their nodes and statuses, or are scheduled anew",
+    help="as-they-are: pods keep their nodes and statuses; pending: pods are scheduled anew",
 )
 @click.option(
     "--keep-owners/--drop-owners",
     default=None,
-    help="pods keep their owners; dropped unless said of all but files of kwokctl",
+    help="keep or drop the owners of pods [--keep-owners for files of kwokctl, else --drop-owners]",
 )
-@click.option("--from", "begin", default="", metavar="DURATION", help="from here on (public traces)")
-@click.option("--to", "end", default="", metavar="DURATION", help="up to here (public traces)")
-@click.option("--sample", default="", metavar="SHARE", help="such a share of the collections (public traces)")
-@click.option("--seed", default="", metavar="N", help="of the sample [0]")
-@click.option("--compress", default="", metavar="24x", help="so many times as fast (public traces)")
-@click.option("--scale", default="", metavar="cpu=N,memory=N", help="a machine of 1.0 (borg, azure)")
-@click.option("--machine", default="", metavar="ID", help="the type that all nodes are of (azure)")
-@click.option("--gpu-share", default="", metavar="up|milli|dra", help="what a share of a GPU becomes (alibaba) [up]")
+@click.option(
+    "--from", "begin", default="", metavar="DURATION", help="start of the part that is imported (public traces)"
+)
+@click.option("--to", "end", default="", metavar="DURATION", help="end of the part that is imported (public traces)")
+@click.option("--sample", default="", metavar="SHARE", help="share of the collections that is imported (public traces)")
+@click.option("--seed", default="", metavar="N", help="seed of the sample [0]")
+@click.option("--compress", default="", metavar="24x", help="factor by which time is compressed (public traces)")
+@click.option("--scale", default="", metavar="cpu=N,memory=N", help="capacity of a machine of size 1.0 (borg, azure)")
+@click.option("--machine", default="", metavar="ID", help="machine type of all nodes (azure)")
+@click.option(
+    "--gpu-share", default="", metavar="up|milli|dra", help="form of a share of a GPU in the mesh (alibaba) [up]"
+)
 @options_option
 @anonymise_option
-@click.option("--lenient", is_flag=True, help="leave out and count what cannot be read")
+@click.option("--lenient", is_flag=True, help="leave out and count entries that cannot be read")
 @click.option("--dry-run", is_flag=True, help="print how many objects there are, and load nothing")
 @click.option(
     "--into-scenario",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="make a scenario that begins from the file, instead",
+    help="make a scenario that begins from the file, instead of loading it",
 )
 @click.option(
     "--into",
     "into",
     type=click.Path(path_type=Path),
     metavar="FILE.keprec",
-    help="make a recording of the files, for `keplab ui --run`, instead",
+    help="make a recording of the files, for `keplab ui --run`, instead of loading them",
 )
 @data_option
 @output_option
@@ -156,8 +158,8 @@ def import_objects(
 ) -> int:
     """Load files of other tools, or a cluster, into the mesh.
 
-    The format is known by the content; what is guessed is printed. The exit code is 1 when the API server refused an
-    object; the others are there.
+    The command recognises the format by the content, and prints its guesses. The exit code is 1 when the API server
+    refused an object; the other objects are loaded.
     """
     if bool(files) == bool(kubeconfig):
         fail("want files or --kubeconfig" + (", not both" if files else ""))
@@ -173,7 +175,7 @@ def import_objects(
             files, format_name, given = (copy.path,), None, {}
         if into is not None:
             if not files:
-                fail("--into: want files; of a cluster `keplab record --kubeconfig` makes one that can be imported")
+                fail("--into: want files; `keplab record --kubeconfig` records a cluster into a file to import")
             is_all = not (kinds or namespaces or selector)
             return _into_recording(files, format_name or "", into, given, None if is_all else wanted, lenient)
         rules = Rules("pending" if pods == "pending" else "as-they-are", keep_owners is not False)

@@ -27,21 +27,31 @@ Logs of containers: kubectl logs POD. What components decided: keplab events.
 
 @click.command("logs", epilog=EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("-f", "--follow", is_flag=True, help="then print what is added, until Ctrl-C")
+@click.option("-f", "--follow", is_flag=True, help="also print lines that are added, until Ctrl-C")
 @click.option("--since", default="", metavar="DURATION", help="only lines newer than 5s, 2m or 3h")
 @click.option("--since-time", default="", metavar="TIME", help="only lines after this time (RFC 3339)")
 @click.option(
-    "--tail", type=click.IntRange(-1), default=-1, show_default=True, help="only the last so many of each; -1: all"
+    "--tail",
+    type=click.IntRange(-1),
+    default=-1,
+    show_default=True,
+    help="number of the last lines of each process; -1: all",
 )
 @data_option
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each"
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="output format; json: an object a line",
 )
 def logs(names: tuple[str, ...], follow: bool, since: str, since_time: str, tail: int, data: Path, output: str) -> int:
     """Print the logs of the mesh's processes.
 
-    NAME is that of a process, as `keplab status` lists them, or of a component (`kubelet` for all its hosts); without
-    it, of all, each line after the name of its process. Logs outlive the mesh.
+    NAME is the name of a process, as `keplab status` lists them, or of a component (`kubelet` for all its hosts).
+    Without NAME the command prints the logs of all processes, each line after the name of its process. Logs outlive the
+    mesh.
     """
     begin = _begin(since, since_time)
     chosen = _chosen(data, names)

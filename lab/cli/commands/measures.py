@@ -21,9 +21,9 @@ Examples:
 def measures(pattern: str, output: str) -> int:
     """List the measures of a run, and which direction is better.
 
-    RESOURCE in a name stands for cpu, memory and each other resource that a pod requests. Those of installed packages
-    come last; a scenario has one computed by `measure NAME`, and states one of its own by `measure NAME = EXPRESSION`.
-    PATTERN keeps those whose name or meaning contains it.
+    RESOURCE in a name stands for cpu, memory and each other resource that a pod requests. Measures of installed
+    packages come last; a scenario has one computed by `measure NAME`, and states a measure of its own by `measure NAME
+    = EXPRESSION`. PATTERN keeps the measures whose name or meaning contains it.
     """
     wanted = pattern.lower()
     known = [*MEASURES, *measures_of_packages()]

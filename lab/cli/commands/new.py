@@ -30,14 +30,14 @@ Examples:
 def new() -> None:
     """Make the skeleton of an experiment, plugin, controller or kind.
 
-    Each comes with a test that passes. Nothing that exists is overwritten.
+    Each skeleton comes with a test that passes. Existing files are not overwritten.
     """
 
 
 def _where(command: F) -> F:
     """Give a command NAME, `--dir` and `-o`."""
     folder = click.Path(file_okay=False, path_type=Path)
-    where = "keplab's repository, or where the files shall go"
+    where = "keplab's repository, or another directory for the files"
     directory = click.option("--dir", "top", type=folder, default=Path(), show_default=True, help=where)
     return click.argument("name")(directory(output_option(command)))
 
@@ -47,7 +47,7 @@ def _where(command: F) -> F:
 def experiment(name: str, top: Path, output: str) -> int:
     """Make a scenario with two arms.
 
-    In keplab's repository it goes below experiments/, elsewhere into a folder of its own.
+    In keplab's repository the scenario lies below experiments/, elsewhere in a folder of its own.
     """
     words = _words(name)
     is_inside = _is_repository(top)
@@ -71,12 +71,12 @@ def experiment(name: str, top: Path, output: str) -> int:
 
 @new.command("plugin", epilog=EPILOG)
 @_where
-@click.option("--package", "is_package", is_flag=True, help="a package of its own, also in keplab's repository")
+@click.option("--package", "is_package", is_flag=True, help="make a package of its own, also in keplab's repository")
 def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
     """Make a scheduler plugin.
 
-    In keplab's repository it is a file of scheduler/plugins/ and a scenario; elsewhere a package that offers the plugin
-    by the entry point group keplab.scheduler.plugins.
+    In keplab's repository the plugin is a file of scheduler/plugins/ and a scenario. Elsewhere it is a package that
+    offers the plugin by the entry point group keplab.scheduler.plugins.
     """
     words = _words(name)
     if is_package or not _is_repository(top):
@@ -118,7 +118,7 @@ def plugin(name: str, top: Path, is_package: bool, output: str) -> int:
 def controller(name: str, top: Path, output: str) -> int:
     """Make a controller with its role.
 
-    It is a folder of services/controllers/ in keplab's repository.
+    The controller is a folder of services/controllers/ in keplab's repository.
     """
     words = _words(name)
     _in_repository(top, "a controller of your own is a process of its own: see examples/train-job there")
@@ -142,11 +142,11 @@ def controller(name: str, top: Path, output: str) -> int:
 
 @new.command("kind", epilog=EPILOG)
 @_where
-@click.option("--group", default="example.com", show_default=True, help="its API group")
+@click.option("--group", default="example.com", show_default=True, help="API group of the kind")
 def kind(name: str, group: str, top: Path, output: str) -> int:
     """Make a kind that the API server serves.
 
-    It is a file of services/api/kinds/ in keplab's repository.
+    The kind is a file of services/api/kinds/ in keplab's repository.
     """
     words = _words(name)
     if not GROUP.fullmatch(group):
@@ -187,7 +187,7 @@ def _is_repository(top: Path) -> bool:
 def _in_repository(top: Path, instead: str) -> None:
     """End the command where there is no repository of keplab."""
     if not _is_repository(top):
-        fail(f"{top} is no repository of keplab (see --dir), and this can be made there alone; {instead}")
+        fail(f"{top} is no repository of keplab (see --dir), and this skeleton needs one; {instead}")
 
 
 def _make(top: Path, made: Mapping[str, str], words: Mapping[str, str], steps: Sequence[str], output: str) -> int:

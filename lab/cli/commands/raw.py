@@ -29,11 +29,11 @@ EPILOG = """\
 Examples:
   keplab up --set store.raw=true
   keplab raw get pods web-0 > web.json
-  keplab raw put web.json                       an old creationTimestamp, a status, a uid: as it stands there
+  keplab raw put web.json                       an old creationTimestamp, a status, a uid: stored unchanged
   keplab raw del pods web-0
 
 \b
-What is written so is checked by nothing: the mesh may break on it. Each write is a line raw.write of the event log.
+Nothing checks these writes: the mesh may break on them. Each write is a line raw.write of the event log.
 """
 
 
@@ -45,7 +45,7 @@ def raw() -> None:
 @raw.command("get")
 @click.argument("kind")
 @click.argument("name")
-@click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
+@click.option("-n", "--namespace", default="default", show_default=True, help="namespace of the objects")
 @data_option
 def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Print an object as it is stored."""
@@ -63,7 +63,7 @@ def get_command(kind: str, name: str, namespace: str, data: Path) -> int:
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @data_option
 def put_command(file: Path, data: Path) -> int:
-    """Store the objects of a YAML or JSON file as they stand there."""
+    """Store the objects of a YAML or JSON file unchanged."""
     with refusing(Refused):
         source = source_of(file)
         known, stream = open_stream(source, Reading(RealClock().wall()))
@@ -86,7 +86,7 @@ def put_command(file: Path, data: Path) -> int:
 @raw.command("del")
 @click.argument("kind")
 @click.argument("name")
-@click.option("-n", "--namespace", default="default", show_default=True, help="of namespaced objects")
+@click.option("-n", "--namespace", default="default", show_default=True, help="namespace of the objects")
 @data_option
 def del_command(kind: str, name: str, namespace: str, data: Path) -> int:
     """Remove an object from the store at once, whatever its finalizers say."""

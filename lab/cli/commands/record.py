@@ -43,9 +43,9 @@ Examples:
   keplab replay day.yaml --virtual                          and again, in virtual time
 
 \b
-First all objects are written, then each change with its time. Of a cluster nothing but get, list and watch is asked.
-The values of Secrets are left out, of the mesh unless --secrets is given, and the file's owner alone may read it. It
-can be read however the recording ends.
+The command first writes all objects, then each change with its time. A cluster is asked for nothing but get, list and
+watch. The values of Secrets are left out; --secrets writes those of the mesh. Only the file's owner may read the file.
+It can be read however the recording ends.
 """
 BY_NAME = {".keprec": "keprec", ".yaml": "kwok", ".yml": "kwok", ".jsonl": "kss", ".json": "kss", ".sktrace": "sktrace"}
 """What is written into files whose names end so, unless it is said."""
@@ -54,15 +54,17 @@ SIMULATORS = {"kss": "kss-record"}
 
 
 @click.command("record", epilog=EPILOG)
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="file to write")
 @click.option(
     "--format",
     "format_name",
     default="",
     metavar="FORMAT",
-    help="keprec, kwok, kss or sktrace [by the file's name; keprec for names that say nothing]",
+    help="format of the file: keprec, kwok, kss or sktrace [by the file's name, else keprec]",
 )
-@click.option("--duration", default="", metavar="DURATION", help="how long, for example 60s [until Ctrl-C]")
+@click.option(
+    "--duration", default="", metavar="DURATION", help="length of the recording, for example 60s [until Ctrl-C]"
+)
 @anonymise_option
 @cluster_options
 @secrets_option
@@ -80,9 +82,9 @@ def record(
     has_secrets: bool,
     data: Path,
 ) -> int:
-    """Write what becomes of the mesh, or of a cluster, as it happens.
+    """Record the changes of the mesh, or of a cluster, as they happen.
 
-    It ends after --duration or with Ctrl-C, and what was written until then is a whole recording.
+    The recording ends after --duration or with Ctrl-C, and is complete up to that moment.
     """
     check_secrets(has_secrets, kubeconfig)
     with refusing(Refused, StateError, ValueError):
@@ -93,7 +95,7 @@ def record(
         key = read_salt(salt) if salt is not None else b""
         if key:
             if format_name == "keprec":
-                fail("--anonymise: a .keprec is written as it is; want --format kwok")
+                fail("--anonymise: a .keprec keeps its names; want --format kwok")
             click.echo("names are replaced as they come (HMAC-SHA256): their order is not kept", err=True)
         if format_name == "keprec":
             return _record_keprec(path, seconds, kubeconfig, data, shlex.join(["keplab", *sys.argv[1:]]))
@@ -142,7 +144,7 @@ async def _record(
 def _record_keprec(path: Path, seconds: float | None, kubeconfig: Path | None, data: Path, command: str) -> int:
     """Record the mesh on a directory in keplab's own form: versions, event lines and spans. Raises: Refused."""
     if kubeconfig is not None:
-        raise Refused("--format keprec is for the mesh, whose event log it has; of a cluster want --format kwok")
+        raise Refused("--format keprec records a mesh with its event log; for a cluster want --format kwok")
     running = read_state(data)
     assert running is not None, "it was looked at before"
     meta = Meta(

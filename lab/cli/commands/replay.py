@@ -80,9 +80,8 @@ Examples:
   keplab replay cronjob.sktrace --namespace-prefix virtual -D 1h
 
 \b
-The mesh decides anew what its components did in the recording: nodes and statuses of pods, endpoints, objects that
-others own; --pods as-they-are binds pods as they were bound. In virtual time the mesh begins from the
-recording's snapshot.
+The mesh decides anew what its components did in the recording: nodes and statuses of pods, endpoints, and objects with
+owners; --pods as-they-are binds pods as they were bound. In virtual time the mesh begins from the recording's snapshot.
 """
 NODES_DEFAULT = "10 cpu=32 memory=128Gi"
 
@@ -126,12 +125,18 @@ class ReplayOptions:
 
 @click.command("replay", epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--speed", default="1", show_default=True, metavar="N|max", help="seconds of the recording in one second")
+@click.option(
+    "--speed",
+    default="1",
+    show_default=True,
+    metavar="N|max",
+    help="seconds of the recording that are played in one second",
+)
 @click.option(
     "--virtual/--live",
     "virtual",
     default=None,
-    help="simulate a mesh that begins from the recording's snapshot, or use the one that runs [--live; SimKube's "
+    help="simulate a mesh that begins from the recording's snapshot, or use the running mesh [--live; SimKube's "
     "traces: --virtual]",
 )
 @click.option(
@@ -140,14 +145,20 @@ class ReplayOptions:
     metavar="'COUNT FIELD=VALUE…'",
     help=f"nodes for a file that has none, in the words of a scenario [{NODES_DEFAULT}]",
 )
-@click.option("--namespace-prefix", default="", metavar="PREFIX", help="have namespaces begin so (traces of SimKube)")
-@click.option("--unroll", is_flag=True, help="make bare pods of kinds that the mesh does not serve (traces of SimKube)")
-@click.option("-D", "--duration", default="", metavar="DURATION", help="end after so long (traces of SimKube)")
+@click.option(
+    "--namespace-prefix", default="", metavar="PREFIX", help="prefix for the names of namespaces (traces of SimKube)"
+)
+@click.option(
+    "--unroll", is_flag=True, help="create bare pods for kinds that the mesh does not serve (traces of SimKube)"
+)
+@click.option(
+    "-D", "--duration", default="", metavar="DURATION", help="time after which the replay ends (traces of SimKube)"
+)
 @click.option(
     "--hooks",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="commands to run before and after, as SimKube's; needs --allow-hooks",
+    help="file of commands to run before and after, as SimKube's hooks; needs --allow-hooks",
 )
 @click.option("--allow-hooks", is_flag=True, help="let hooks run commands on this machine")
 @options_option
@@ -156,7 +167,7 @@ class ReplayOptions:
     "--fault",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="lines of a scenario that are run beside it, in virtual time",
+    help="file of lines of a scenario to run beside the recording, in virtual time",
 )
 @click.option(
     "--arm",
@@ -164,31 +175,39 @@ class ReplayOptions:
     multiple=True,
     shell_complete=completing.arms,
     metavar="NAME:SWITCH=VALUE[,…]",
-    help="an alternative; in virtual time",
+    help="arm of a comparison in virtual time: its name and its switches; may be repeated",
 )
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="runs an arm")
-@click.option("--seed", type=int, default=0, show_default=True, help="of virtual time; the first one of arms")
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, help="number of runs of each arm"
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="seed of the simulation, or the first seed of the arms"
+)
 @click.option(
     "--pods",
     type=click.Choice(["pending", "as-they-are"]),
     default="pending",
     show_default=True,
-    help="the mesh decides where pods run, or they are bound as they were",
+    help="pending: the mesh decides where pods run; as-they-are: pods are bound as they were",
 )
-@click.option("--for", "after", default="10s", show_default=True, help="how long virtual time goes on after the end")
-@format_option("the file's format [known by its content]")
-@click.option("--lenient", is_flag=True, help="leave out and count what cannot be read or made")
+@click.option(
+    "--for", "after", default="10s", show_default=True, help="virtual time that goes on after the end of the recording"
+)
+@format_option("format of the file [recognised by its content]")
+@click.option(
+    "--lenient", is_flag=True, help="leave out and count entries that cannot be read and changes that cannot be made"
+)
 @workers_option
-@click.option("--report", type=click.Path(path_type=Path), help="where the page of a comparison goes")
+@click.option("--report", type=click.Path(path_type=Path), help="path of the page of a comparison")
 @set_option
 @data_option
 @output_option
 @takes(ReplayOptions)
 def replay(options: ReplayOptions) -> int:
-    """Play a recording, in a mesh that runs or in virtual time.
+    """Play a recording, in a running mesh or in virtual time.
 
-    Its objects are loaded first, then each change is made at its moment. The exit code is 1 when something could not be
-    loaded or made, or when in virtual time an invariant broke.
+    The command first loads the objects, then makes each change at its moment. The exit code is 1 when an object could
+    not be loaded, a change could not be made, or an invariant broke in virtual time.
     """
     with refusing(Refused, ScriptError, SwitchError, StateError, ValueError):
         try:
@@ -206,14 +225,14 @@ def replay(options: ReplayOptions) -> int:
             is_virtual = format_named(asked.format).is_virtual or bool(options.arms)
         if not (is_virtual or options.arms):
             if options.fault is not None or options.assignments:
-                fail(f"{'--fault' if options.fault else '--set'} is for virtual time; say --virtual as well")
+                fail(f"{'--fault' if options.fault else '--set'} needs virtual time; add --virtual")
             try:
                 with steps:
                     return asyncio.run(_live(asked, fast, options.lenient, options.data, options.output))
             except UnknownOutcome as error:
                 fail(f"the mesh on {options.data}: {error}", EXIT_FAILED)
         if options.lenient:
-            fail("--lenient is for a mesh that runs; in virtual time a recording is read whole")
+            fail("--lenient needs a running mesh; in virtual time a recording is read whole")
         with steps, _as_scenario(asked, options.fault) as scenario:
             if options.arms:
                 return _compared(options, scenario, options.report or Path("runs") / f"{asked.source.path.stem}.html")
@@ -393,7 +412,7 @@ def _hooks(file: Path | None, is_allowed: bool) -> Iterator[None]:
         yield
         return
     if not is_allowed:
-        raise Refused(f"{file}: hooks run commands on this machine; say --allow-hooks where that is meant")
+        raise Refused(f"{file}: hooks run commands on this machine; add --allow-hooks to allow it")
     found = hooks_of(file)
     for stage in ("preStart", "preRun"):
         _run_hooks(found, stage)

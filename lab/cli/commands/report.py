@@ -25,14 +25,16 @@ Examples:
 
 @click.command("report", epilog=EPILOG)
 @click.argument("source", metavar="RUN|FILE.json", default="latest")
-@click.option("--report", type=click.Path(path_type=Path), help="where the page goes  [default: beside what it is of]")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="path of the page  [default: beside the run or the document]"
+)
 @runs_folder_option
 @output_option
 def report(source: str, report: Path | None, runs: str, output: str) -> int:
     """Write the page of a run or a comparison again.
 
-    RUN is one that `keplab runs` lists, without it the newest; FILE.json is a document of `keplab compare` or of
-    `keplab run -o json`. The path of the page is printed. Pages open without a network.
+    RUN is a run that `keplab runs` lists, by default the newest; FILE.json is a document of `keplab compare` or of
+    `keplab run -o json`. The command prints the path of the page. Pages open without a network.
     """
     file = Path(source)
     if file.suffix == ".json" or file.is_file():
@@ -42,7 +44,7 @@ def report(source: str, report: Path | None, runs: str, output: str) -> int:
         with refusing(UnknownRun, Unreadable):
             record, arm, _ = folder.named(source)
             if arm:
-                fail(f"{source}: the page is of the whole comparison: keplab report {record.id}")
+                fail(f"{source}: the page shows the whole comparison: keplab report {record.id}")
             text, path = _of_run(folder, record), folder.file(record.id, PAGE_FILE)
     path = report or path
     try:
@@ -66,7 +68,7 @@ def _of_run(folder: RunsFolder, record: RunRecord) -> str:
         case "comparison":
             return comparison_page(folder.comparison(record.id)).text
         case "sweep":
-            fail(f"run {record.id} is a sweep, which has no page; the same again: {record.command}")
+            fail(f"run {record.id} is a sweep, which has no page; repeat it with {record.command}")
     origin = record.origin
     changes = " with changes that are not committed" if origin.changes else ""
     where = [

@@ -22,15 +22,15 @@ Examples:
 
 @click.command("restart", epilog=EPILOG)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.processes)
-@click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
+@click.option("--all", "is_all", is_flag=True, help="restart every process, one after the other")
 @data_option
 @output_option
 def restart(names: tuple[str, ...], is_all: bool, data: Path, output: str) -> int:
     """Restart processes of the mesh.
 
-    The command returns when they are ready. A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12
-    s). One that is in CrashLoopBackOff, or is not tried any more, is tried now, and what it did before is forgotten.
-    `keplab status` lists the names.
+    The command returns when the processes are ready. It stops a running process in good order (SIGTERM, and SIGKILL
+    after 12 s). It starts a process at once that is in CrashLoopBackOff or was given up, and forgets its earlier
+    failures. `keplab status` lists the names.
     """
     if bool(names) == is_all:
         raise click.UsageError("want the names of processes, or --all")

@@ -18,22 +18,22 @@ Examples:
 
 \b
 With --authority, in this order:
-  1  a new authority is made; both are trusted, and kubeconfigs have both
-  2  every certificate is made anew and signed by the new one
-  3  the old one is trusted no more
-Each step waits until every process of the mesh uses what the files hold. Clients with an older kubeconfig of this mesh
-need the new one after the third. A rotation that was interrupted is continued by the next.
+  1  a new authority is made; processes trust both authorities, and kubeconfigs have both
+  2  every certificate is renewed and signed by the new authority
+  3  the old authority is no longer trusted
+Each step waits until every process of the mesh uses the new files. Clients with an older kubeconfig of this mesh need
+the new kubeconfig after step 3. The next rotation continues one that was interrupted.
 """
 
 
 @click.command("rotate", epilog=EPILOG)
 @data_option
-@click.option("--authority", is_flag=True, help="also change the authority that signs them")
+@click.option("--authority", is_flag=True, help="also replace the authority that signs the certificates")
 @output_option
 def rotate(data: Path, authority: bool, output: str) -> int:
     """Renew the certificates of the mesh now.
 
-    None of its processes is restarted. A running mesh renews them by itself before they expire (`keplab up
+    No process is restarted. A running mesh renews its certificates by itself before they expire (`keplab up
     --certificate-life`).
     """
     if not (data / FOLDER / "ca.key").exists():

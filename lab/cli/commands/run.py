@@ -55,25 +55,32 @@ Examples:
   keplab run experiments/runaway/runaway-unbind.txt --recording unbind.keprec""",
 )
 @click.argument("files", nargs=-1, required=True, type=SCENARIO)
-@click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
-@click.option("--seed", type=int, default=0, show_default=True, help="one seed, one run (simulated)")
+@click.option("--processes", is_flag=True, help="run real processes over gRPC instead of the simulation")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="seed of the run, or the first of --seeds (simulated)"
+)
 @set_option
 @click.option(
     "--engine",
     type=click.Choice(["memory", "sqlite", "etcd"]),
     default="sqlite",
     show_default=True,
-    help="the API server's store, as processes",
+    help="storage engine of the API server (processes)",
 )
 @click.option(
     "--schedule",
     type=click.Path(path_type=Path),
-    help="hold messages back as `keplab explore --save` wrote it; with its seed and switches (simulated)",
+    help="schedule of held messages that `keplab explore --save` wrote; the run takes its seed and switches "
+    "(simulated)",
 )
 @running_mesh_options
-@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
-@click.option("--recording", type=click.Path(path_type=Path), metavar="FILE.keprec", help="record all of one run")
-@click.option("--traced", is_flag=True, help="with --recording: spans as well, for `keplab trace` (simulated)")
+@click.option(
+    "--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="number of seeds, from --seed on"
+)
+@click.option(
+    "--recording", type=click.Path(path_type=Path), metavar="FILE.keprec", help="file to record all of one run into"
+)
+@click.option("--traced", is_flag=True, help="with --recording: also record spans, for `keplab trace` (simulated)")
 @runs_option
 @sweep_options
 @output_option
@@ -96,23 +103,23 @@ def run(
 ) -> None:
     """Run scenarios and judge expectations and invariants.
 
-    FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
-    the cores, and only those that failed are printed. Each run is recorded: `keplab runs` lists them, `keplab diff RUN
-    RUN` says where two of them decided differently. With --recording all of one run is in a file: every version of
-    every object, every event line and decision; `keplab get --recording FILE --at RV` and others read it. The exit code
-    is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    FILE is a scenario, or a folder of which all scenarios are run. With --seeds, --record or --workers the runs are
+    spread over the cores, and only failed runs are printed. Each run has a record: `keplab runs` lists the runs, and
+    `keplab diff RUN RUN` says where two of them decided differently. --recording writes all of one run into a file:
+    every version of every object, every event line and every decision. `keplab get --recording FILE --at RV` and other
+    commands read it. The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
     overrides = Switches.parse(assignments).chosen
     given, files = files, tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
-        fail("--seeds, --record and --workers are for the simulation, without --schedule")
+        fail("--seeds, --record and --workers need the simulation, without --schedule")
     if (server or containers) and (processes or is_sweep or schedule is not None):
-        fail("--server and --containers are for a mesh that runs already, and one run after the other")
+        fail("--server and --containers use a mesh that runs already, and make one run after the other")
     if recording is not None and (len(files) != 1 or is_sweep or server or containers):
-        fail("--recording is for one FILE and one seed, simulated or with --processes; of several: keplab compare")
+        fail("--recording records one FILE and one seed, simulated or with --processes; for several use keplab compare")
     if traced and (recording is None or processes):
-        fail("--traced is for a simulation with --recording; processes are traced anyway")
+        fail("--traced needs a simulation with --recording; processes are traced anyway")
     saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
@@ -303,6 +310,6 @@ def _element(outcome: Outcome) -> dict[str, Any]:
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
-        fail("--schedule is for one FILE, simulated")
+        fail("--schedule needs one FILE, simulated")
     with refusing(ReplayError):
         return read_replay(path)

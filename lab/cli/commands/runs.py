@@ -20,7 +20,7 @@ EPILOG = """\
 Examples:
   keplab runs
   keplab runs --scenario runaway --failed
-  keplab runs -n 1 -o json | jq -r '.[].command'     what repeats the newest
+  keplab runs -n 1 -o json | jq -r '.[].command'     the command of the newest run
   keplab report RUN                                  its page again
   keplab events RUN                                  its event log
   keplab diff RUN RUN                                where two of them decided differently
@@ -33,21 +33,24 @@ kept, up to 1 GiB; a record is a folder, which may be removed.
 
 @click.command("runs", epilog=EPILOG)
 @click.option(
-    "--scenario", default="", metavar="NAME", help="only of scenarios whose name or path has this, or matches it"
+    "--scenario",
+    default="",
+    metavar="NAME",
+    help="list only runs of scenarios whose name or path contains this or matches it",
 )
-@click.option("--failed", is_flag=True, help="only those in which an expectation or invariant failed")
+@click.option("--failed", is_flag=True, help="list only runs in which an expectation or invariant failed")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(0),
-    help=f"so many of the newest; 0: all [default: {SHOWN_DEFAULT}; all as JSON]",
+    help=f"number of the newest runs to list; 0: all [default: {SHOWN_DEFAULT}; all as JSON]",
 )
 @runs_folder_option
 @output_option
 def runs(scenario: str, failed: bool, limit: int | None, runs: str, output: str) -> int:
-    """List the runs that were made.
+    """List the recorded runs.
 
-    Runs, comparisons and sweeps, newest first: when, of which revision, with what result.
+    The list has runs, comparisons and sweeps, newest first, with their times, revisions and results.
     """
     folder = RunsFolder(Path(runs))
     found = (record for record in folder.records() if _is_asked_for(record, scenario, failed))

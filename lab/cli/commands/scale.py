@@ -39,25 +39,27 @@ Examples:
 
 \b
 Templates are KwokctlResource documents; node and pod are built in. Objects are called NAME-000000 and on, gaps are
-filled, and they have the label kwok.x-k8s.io/kwokctl-scale. A node that is called node-00… gets a
-kubelet; others have none.
+filled, and they have the label kwok.x-k8s.io/kwokctl-scale. A node called node-00… gets a kubelet; other nodes have
+none.
 """
 
 
 @click.command("scale", epilog=EPILOG)
 @click.argument("resource", metavar="node|pod|RESOURCE")
 @click.argument("name", required=False, default="")
-@click.option("--replicas", type=click.IntRange(0, 100_000), required=True, help="how many objects there are to be")
-@click.option("--param", "params", multiple=True, metavar="PATH=VALUE", help="a value of the template; may be repeated")
-@click.option("--serial-length", type=click.IntRange(0, 20), default=6, show_default=True, help="digits of the number")
-@click.option("-n", "--namespace", default="", help="of namespaced objects [the template's]")
+@click.option("--replicas", type=click.IntRange(0, 100_000), required=True, help="number of objects to have")
+@click.option("--param", "params", multiple=True, metavar="PATH=VALUE", help="value for the template; may be repeated")
+@click.option(
+    "--serial-length", type=click.IntRange(0, 20), default=6, show_default=True, help="digits of the number in a name"
+)
+@click.option("-n", "--namespace", default="", help="namespace of the objects [the template's]")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="KwokctlResource documents of your own",
 )
-@click.option("--dry-run", is_flag=True, help="print what would be made and deleted")
+@click.option("--dry-run", is_flag=True, help="print the objects that would be created and deleted, and change nothing")
 @data_option
 @output_option
 def scale(
@@ -72,9 +74,10 @@ def scale(
     data: Path,
     output: str,
 ) -> int:
-    """Have so many objects of a template in the mesh.
+    """Scale the objects of a template to a number.
 
-    It returns when nodes are Ready. The exit code is 1 when an object was refused, or a node has no kubelet.
+    The command creates or deletes objects, and returns when nodes are Ready. The exit code is 1 when an object was
+    refused, or a node has no kubelet.
     """
     with refusing(Refused, StateError):
         own = read_resources(config) if config is not None else {}

@@ -18,15 +18,18 @@ Examples:
   keplab scenarios --dir experiments/unbinding -o json""",
 )
 @click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), help="below this folder [./experiments, or the shipped]"
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="folder to search for scenarios [./experiments, or the shipped scenarios]",
 )
 @output_option
 def scenarios(folder: Path | None, output: str) -> None:
     """List the scenarios below a folder.
 
-    `keplab run` takes one by its path or by its file's name. Without --dir those below ./experiments are listed, or
-    where there is no such folder those that came with keplab. FINDING is what the folder's README.md says that a
-    scenario shows, or else what the whole folder found.
+    `keplab run` takes a scenario by its path or by the name of its file. Without --dir the command lists the scenarios
+    below ./experiments, or the shipped scenarios where there is no such folder. FINDING is the finding of the scenario
+    in the README.md of its folder, or else the finding of the whole folder.
     """
     if folder is None:
         folder = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()

@@ -19,9 +19,9 @@ Examples:
   keplab snapshot export before -o before.yaml                for kwokctl
 
 \b
-A snapshot holds every object with uid, version and managed fields, the counter, what the kubelets and their container
-runtimes keep, and the switches; the values of Secrets too, in a file that its owner alone may read. It holds no keys
-and no tokens. Restoring needs the same format of the store.
+A snapshot holds every object with uid, version and managed fields, the counter, the records of the kubelets and their
+container runtimes, and the switches. It also holds the values of Secrets, in a file that only its owner may read. It
+holds no keys and no tokens. A snapshot can only be restored into a store of the same format.
 """
 
 
@@ -37,7 +37,8 @@ def snapshot() -> None:
 def save_command(name: str, data: Path, output: str) -> int:
     """Save the state of a mesh, up or down.
 
-    NAME is one below the data directory, or with a slash or .keplab at its end the path of a file.
+    NAME is the name of a snapshot below the data directory. With a slash in it, or .keplab at its end, it is the path
+    of a file.
     """
     from lab.cli.mesh_state import state_of
     from lab.cli.snapshots import SnapshotError, place_of, save
@@ -61,9 +62,10 @@ def save_command(name: str, data: Path, output: str) -> int:
 @data_option
 @output_option
 def restore_command(name: str, data: Path, output: str) -> int:
-    """Have the data directory hold what a snapshot has.
+    """Restore a snapshot into the data directory.
 
-    The mesh on it must be down; what it had is replaced. Versions go on above the saved one, and watches begin anew.
+    The mesh of the directory must be down, and its state is replaced. Versions go on above the saved version, and
+    watches begin anew.
     """
     from lab.cli.snapshots import SnapshotError, place_of, restore
 
@@ -113,15 +115,15 @@ def list_command(data: Path, output: str) -> int:
 
 @snapshot.command("export")
 @click.argument("name")
-@click.option("--format", "format_name", default="kwok", show_default=True, help="the format to write")
-@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="the file to write")
+@click.option("--format", "format_name", default="kwok", show_default=True, help="format of the file")
+@click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True, help="file to write")
 @click.option("--secrets", "has_secrets", is_flag=True, help="write the values of Secrets too")
 @data_option
 def export_command(name: str, format_name: str, path: Path, has_secrets: bool, data: Path) -> int:
     """Write a snapshot for another tool.
 
-    The values of Secrets are left out unless --secrets is given; their names and keys are written. The file's owner
-    alone may read it.
+    The values of Secrets are left out unless --secrets is given; their names and keys are written. Only the file's
+    owner may read it.
     """
     from lab.cli.exchange.files import writing
     from lab.cli.mesh_state import state_of

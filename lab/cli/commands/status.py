@@ -37,9 +37,9 @@ Examples:
   keplab status -o json | jq '.drivers[] | select(.socket_state != "answers")'
 
 \b
-Of a DRA driver, whoever started it: whether its kubelet has registered it, what is found at its registration socket
-(answers; no answer: it hangs or is stopped; closed: its process is gone; no socket: a file of another kind), and how
-many devices it publishes in how many ResourceSlices.
+For each DRA driver, also one that another tool started, the output says whether its kubelet has registered it, and how
+many devices it publishes in how many ResourceSlices. It also says what is at the driver's registration socket (answers;
+no answer: the driver hangs or is stopped; closed: its process is gone; no socket: a file of another kind).
 """
 
 
@@ -49,8 +49,8 @@ many devices it publishes in how many ResourceSlices.
 def status(data: Path, output: str) -> int:
     """Show the processes of the mesh and where to reach it.
 
-    Also shown are its DRA drivers, and when its certificates expire. Exit code 1 when none runs, one is not ready, or a
-    condition holds.
+    The output also shows the DRA drivers, and when the certificates expire. The exit code is 1 when no process runs,
+    one is not ready, or a condition holds.
     """
     state = _state(data)
     if state is None:

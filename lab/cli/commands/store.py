@@ -19,21 +19,23 @@ Examples:
   keplab store --accept-loss
 
 \b
-An API server refuses a store of which acknowledged changes are missing, or may be: its write-ahead log is damaged or
-gone, or `acked` is, which names the newest change that was acknowledged. First restore the whole directory from a copy,
-if there is one. Without a copy, --accept-loss goes on with what is there: what was written after the version shown is
-lost, versions go on a thousand million higher, and clients that have seen the lost ones are answered 410 and list anew.
+An API server refuses a store in which acknowledged changes are missing, or may be: its write-ahead log is damaged or
+gone, or the file `acked` is, which names the newest acknowledged change. First restore the whole directory from a copy,
+if there is one. Without a copy, --accept-loss goes on with the changes that are left. Changes after the version shown
+are then lost, and versions go on a thousand million higher. Clients that have seen lost changes are answered 410 and
+list anew.
 """
 
 
 @click.command("store", epilog=EPILOG)
 @data_option
-@click.option("--accept-loss", is_flag=True, help="go on with what is there, without what is lost")
+@click.option("--accept-loss", is_flag=True, help="accept that the missing changes are lost, and go on without them")
 @output_option
 def store(data: Path, accept_loss: bool, output: str) -> int:
-    """Look at the store of a mesh that does not run.
+    """Inspect the store of a mesh that does not run.
 
-    It shows the newest version, objects, and whether an API server serves it. Exit code 1 when it would be refused.
+    The output shows the newest version, the number of objects, and whether an API server would serve the store. The
+    exit code is 1 when an API server would refuse it.
     """
     # Only here: other commands need no database.
     from apiserver_fake.storage.sqlite import SqliteJournal

@@ -22,18 +22,20 @@ Examples:
 @click.command("switches", epilog=EPILOG)
 @click.argument("pattern", required=False, default="", shell_complete=completing.switch_names)
 @click.option(
-    "--release", type=click.Choice(tuple(RELEASES)), default=FOLLOWED, help=f"Whose defaults are shown ({FOLLOWED})."
+    "--release",
+    type=click.Choice(tuple(RELEASES)),
+    default=FOLLOWED,
+    help=f"release whose defaults are shown [{FOLLOWED}]",
 )
-@click.option("--differing", is_flag=True, help="Only switches whose default is not the same in every release.")
+@click.option("--differing", is_flag=True, help="list only switches whose default differs between releases")
 @output_option
 def switches(pattern: str, release: str, differing: bool, output: str) -> int:
     """List the switches: every choice between designs.
 
-    Each has a default, a source and a scenario that shows it. What shows it is a scenario that compares its values:
-    `keplab run` it with and without `--set`. PATTERN keeps those whose name or meaning contains it; a switch's whole
-    name shows that one in full. SOURCE is where the design can be read: a page of the repository with its section,
-    and the KEP. `--set emulate.version=1.35` takes all defaults of that release; SINCE names the releases from which
-    on a default is another.
+    Each switch has a default, a source and a scenario that shows its effect: `keplab run` that scenario with and
+    without `--set`. PATTERN keeps the switches whose name or meaning contains it; the whole name of a switch shows it
+    in full. SOURCE says where the design is described: a page of the repository with its section, and the KEP. `--set
+    emulate.version=1.35` takes all defaults of that release. SINCE names the releases that changed the default.
     """
     wanted = pattern.lower()
     named = [s for s in REGISTER if wanted == s.name.lower()]

@@ -39,8 +39,9 @@ Examples:
   keplab sync --kubeconfig ~/.kube/config --rules edits.yaml --pods pending
 
 \b
-Of the cluster nothing but get, list and watch is asked. Objects are added, changed and deleted here as they are there;
-a pod that gets its node there is left to the scheduler here. Leases, Events and what Secrets hold are not copied.
+The cluster is asked for nothing but get, list and watch. Objects are added, changed and deleted in the mesh as in the
+cluster; a pod that gets its node in the cluster is left to the scheduler of the mesh. Leases, Events and the values of
+Secrets are not copied.
 """
 
 
@@ -50,23 +51,36 @@ a pod that gets its node there is left to the scheduler here. Leases, Events and
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     required=True,
-    help="the cluster that is followed",
+    help="kubeconfig of the cluster to follow",
 )
-@click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current one]")
-@click.option("--as", "as_user", default="", metavar="USER", help="ask as this user (impersonation)")
-@click.option("--kinds", default="", metavar="KIND,…", help="these kinds alone [the simulator's seven]")
-@click.option("--namespaces", default="", metavar="NAME,…", help="of namespaced objects those in these alone")
-@click.option("-l", "--selector", default="", metavar="SELECTOR", help="objects with these labels alone")
-@click.option("--names", default="", metavar="SELECTOR", help="objects by a field selector: metadata.name!=web-1")
+@click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current context]")
+@click.option("--as", "as_user", default="", metavar="USER", help="user to impersonate in requests to the cluster")
+@click.option("--kinds", default="", metavar="KIND,…", help="only objects of these kinds [the simulator's seven]")
+@click.option("--namespaces", default="", metavar="NAME,…", help="only namespaced objects in these namespaces")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels")
+@click.option(
+    "--names",
+    default="",
+    metavar="SELECTOR",
+    help="only objects that this field selector selects: metadata.name!=web-1",
+)
 @click.option(
     "--pods",
     type=click.Choice(["as-they-are", "pending"]),
     default="as-they-are",
     show_default=True,
-    help="pods that have a node at the beginning keep it, or are scheduled anew",
+    help="as-they-are: pods with a node at the beginning keep it; pending: they are scheduled anew",
 )
-@click.option("--keep-owners", is_flag=True, help="copy Deployments, Jobs and the like too; their pods are made here")
-@click.option("--rules", "rules_file", type=click.Path(path_type=Path), metavar="FILE", help="edits: set, remove, drop")
+@click.option(
+    "--keep-owners", is_flag=True, help="also copy Deployments, Jobs and the like; the mesh creates their pods"
+)
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="file of edits to the objects: set, remove, drop",
+)
 @click.option("--dry-run", is_flag=True, help="print how many objects there are, and copy nothing")
 @data_option
 @output_option
@@ -85,9 +99,9 @@ def sync(
     data: Path,
     output: str,
 ) -> int:
-    """Follow a real cluster: what changes there changes in the mesh.
+    """Follow a real cluster, and make its changes in the mesh.
 
-    What was copied is printed when it ends. The exit code is 1 when an object was refused here.
+    At its end the command prints what it copied. The exit code is 1 when the mesh refused an object.
     """
     try:
         edits = read_edits(rules_file) if rules_file is not None else Edits()

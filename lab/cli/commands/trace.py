@@ -43,14 +43,16 @@ Examples:
   keplab trace pod/hello -o json""",
 )
 @click.argument("target", metavar="KIND/NAME")
-@click.option("-n", "--namespace", default="", help="the pod's; without it any")
+@click.option("-n", "--namespace", default="", help="namespace of the pod; without it, any")
 @source_options
-@click.option("--run", "scenario", type=SCENARIO, help="simulate this scenario and trace its pod")
+@click.option("--run", "scenario", type=SCENARIO, help="scenario to simulate; its pod is traced")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--whole", is_flag=True, help="also what came after Running")
-@click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
+@click.option("--whole", is_flag=True, help="also show the time after Running")
+@click.option("--svg", type=click.Path(path_type=Path), help="file to draw the waterfall into")
 @click.option(
-    "--html", type=click.Path(path_type=Path), help="write the live page of it, and of all pods that NAME fits"
+    "--html",
+    type=click.Path(path_type=Path),
+    help="file for the live page, with the traces of all pods that NAME matches",
 )
 @output_option
 def trace(
@@ -67,7 +69,7 @@ def trace(
 ) -> None:
     """Print the life of a pod from create to Running.
 
-    It shows where the time went. NAME may be a glob; the first pod that it matches is shown.
+    The output shows where the time went. NAME may be a glob; the first pod that it matches is shown.
     """
     kind, _, name = target.rpartition("/")
     if kind not in ("pod", "pods", "po") or not name:

@@ -32,29 +32,29 @@ EPILOG = """\
 \b
 Examples:
   keplab trace-check week.sktrace
-  keplab trace-check week.sktrace --fix                  mends what can be, in place
+  keplab trace-check week.sktrace --fix                  corrects the file in place
   keplab trace-check week.sktrace --fix --write new.sktrace
   keplab trace-check --explain W0000
   keplab trace-check week.sktrace --skel smaller.skel --write small.sktrace
 
 \b
 Codes W0000 to E0005 are SimKube's. A file of SKEL holds delete(…); remove(…, PATH); modify(…, PATH = VALUE); and is
-applied before the file is looked at. The exit code is 1 when something is found that is not mended.
+applied before the check. The exit code is 1 when a mistake is found and not corrected.
 """
 
 
 @click.command("trace-check", epilog=EPILOG)
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--fix", is_flag=True, help="mend what can be")
-@click.option("--explain", default="", metavar="CODE", help="say what a code means, or all; no file is read")
+@click.option("--fix", is_flag=True, help="correct the mistakes that can be corrected")
+@click.option("--explain", default="", metavar="CODE", help="explain a code, or all codes; no file is read")
 @click.option(
     "--skel",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="rewrite the file by these commands first",
+    help="file of SKEL commands that first rewrite the file",
 )
-@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="where it goes [in place]")
-@format_option("the file's format [known by its content]")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="path of the corrected file [in place]")
+@format_option("format of the file [recognised by its content]")
 @options_option
 @output_option
 def trace_check(
@@ -67,10 +67,10 @@ def trace_check(
     options: tuple[str, ...],
     output: str,
 ) -> int:
-    """Look for mistakes in a snapshot, recording or trace.
+    """Check a snapshot, recording or trace for mistakes.
 
-    It finds statuses that are applied, missing ServiceAccounts, ConfigMaps and Secrets, times that go back, deletes of
-    unknown objects, pods without a run time, requests above every node, and selectors that match nothing.
+    The command finds statuses that are applied, missing ServiceAccounts, ConfigMaps and Secrets, times that go back,
+    deletes of unknown objects, pods without a run time, requests above every node, and selectors that match nothing.
     """
     if explain:
         return _explain(explain)

@@ -71,23 +71,26 @@ class UiOptions:
 @data_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="port to listen on [any free]")
-@click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="further name it is called by")
+@click.option(
+    "--allowed-host", "hosts", multiple=True, metavar="NAME", help="further host name of the page; may be repeated"
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="the text that opens the page, at least 32 characters [a new one each start]",
+    help="file with the secret text that opens the page, at least 32 characters [a new text for each start]",
 )
 @click.option("--allow-write", is_flag=True, help="let the page change objects, in the administrator's name")
 @click.option("--allow-break", is_flag=True, help="let the page kill and stop processes, and break links")
-@click.option("--open", "is_opened", is_flag=True, help="open it in the browser")
+@click.option("--open", "is_opened", is_flag=True, help="open the page in the browser")
 @click.option(
     "--run",
     "runs",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="recording to show beside the mesh, or instead of one; a folder means all in it; may be repeated",
+    help="recording to show beside the mesh, or without a mesh; a folder stands for all recordings in it; may be "
+    "repeated",
 )
 @click.option(
     "--scenarios",
@@ -101,22 +104,27 @@ class UiOptions:
     "--recording",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="where what it sees of the mesh is recorded; none: nowhere [ui.keprec in the mesh's directory]",
+    help="file to record the mesh into; none: no recording [ui.keprec in the mesh's directory]",
 )
 @click.option(
-    "--server", metavar="HOST:PORT", default="", envvar="KEPLAB_UI_SERVER", help="the mesh in containers there"
+    "--server", metavar="HOST:PORT", default="", envvar="KEPLAB_UI_SERVER", help="gRPC address of a mesh in containers"
 )
 @click.option(
     "--credentials",
     type=click.Path(path_type=Path),
     default=Path("/credentials/ui"),
     metavar="DIR",
-    help="with --server: the folder with token and certificates [/credentials/ui]",
+    help="with --server: directory with token and certificates [/credentials/ui]",
 )
 @click.option(
-    "--events", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' event logs"
+    "--events",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="with --server: directory of the processes' event logs",
 )
-@click.option("--spans", type=click.Path(path_type=Path), metavar="DIR", help="with --server: the processes' spans")
+@click.option(
+    "--spans", type=click.Path(path_type=Path), metavar="DIR", help="with --server: directory of the processes' spans"
+)
 @click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -128,16 +136,16 @@ class UiOptions:
     type=click.Choice(["everything", "decisions"]),
     default="everything",
     show_default=True,
-    help="with --page: decisions leaves objects out",
+    help="with --page: detail of the page; decisions leaves objects out",
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option("--die-with-parent", is_flag=True, hidden=True)
 @takes(UiOptions)
 def ui(options: UiOptions) -> int:
-    """Show a mesh as it runs, in a browser.
+    """Show a running mesh in a browser.
 
-    The address that it prints opens the page, and nothing else does. It only reads, unless it is started with
-    --allow-write or --allow-break. With --run it shows recordings, and needs no mesh.
+    Only the address that the command prints opens the page. The page only reads, unless --allow-write or --allow-break
+    is given. With --run it shows recordings, and needs no mesh.
     """
     from lab.recordings.format import Unreadable
     from lab.recordings.writer import NotRecordable
@@ -150,15 +158,17 @@ def ui(options: UiOptions) -> int:
     if options.page is not None:
         return _write_page((*options.files, *options.runs), options.page, options.detail)
     if options.files:
-        raise click.UsageError(f"{options.files[0]}: FILE is about --page; show a recording with --run FILE")
+        raise click.UsageError(f"{options.files[0]}: FILE needs --page; --run FILE shows a recording")
     if options.detail != "everything":
-        raise click.UsageError(f"--detail {options.detail} is about --page")
+        raise click.UsageError(f"--detail {options.detail} needs --page")
     if options.die_with_parent:
         die_with_parent(os.environ)
     host, token_file = options.host, options.token_file
     if host not in LOOPBACK:
         if token_file is None:
-            raise click.UsageError(f"--host {host}: whoever reaches it could open the page; it needs --token-file")
+            raise click.UsageError(
+                f"--host {host}: everyone who reaches this address could open the page; add --token-file"
+            )
         what = f"{host} is no loopback address: the page is served without TLS to whoever has the token"
         click.secho(f"keplab: {what}", err=True, fg="yellow")
     experiments = Path(FOLDER) if Path(FOLDER).is_dir() else shipped()

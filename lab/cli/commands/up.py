@@ -61,7 +61,9 @@ Examples:
     metavar="FILE",
     help="KubeSchedulerConfiguration of the scheduler: profiles, plugins, extenders",
 )
-@click.option("--hosts", type=click.IntRange(0, 64), default=0, help="kubelet processes to deal them out to [3]")
+@click.option(
+    "--hosts", type=click.IntRange(0, 64), default=0, help="number of kubelet processes that host the nodes [3]"
+)
 @click.option(
     "--schedulers",
     type=click.IntRange(1, 9),
@@ -79,15 +81,34 @@ Examples:
 @click.option(
     "--engine", type=click.Choice(["memory", "sqlite", "etcd"]), default="sqlite", show_default=True, help="store"
 )
-@click.option("--etcd-servers", metavar="URLS", default="", help="etcd of --engine etcd [one is started as well]")
-@click.option("--etcd-prefix", metavar="KEY", default="", help="what keys begin with in it [/registry]")
-@click.option("--etcd-cafile", metavar="FILE", default="", help="authority of its members' certificates")
-@click.option("--etcd-certfile", metavar="FILE", default="", help="certificate of the API servers for it")
-@click.option("--etcd-keyfile", metavar="FILE", default="", help="the key of that")
-@click.option("--etcd-user", metavar="NAME", default="", help="user name for it, where it knows users by passwords")
-@click.option("--etcd-password-file", metavar="FILE", default="", help="file with that user's password")
-@click.option("--etcd-members", type=click.IntRange(1, 9), default=1, help="members of the etcd that is started [1]")
-@click.option("--apiservers", type=click.IntRange(1, 9), default=1, help="API servers that share the etcd [1]")
+@click.option(
+    "--etcd-servers",
+    metavar="URLS",
+    default="",
+    help="URLs of the members of etcd for --engine etcd [an etcd that the command starts]",
+)
+@click.option("--etcd-prefix", metavar="KEY", default="", help="prefix of the mesh's keys in etcd [/registry]")
+@click.option(
+    "--etcd-cafile",
+    metavar="FILE",
+    default="",
+    help="certificate of the authority that signed the certificates of etcd's members",
+)
+@click.option("--etcd-certfile", metavar="FILE", default="", help="client certificate of the API servers for etcd")
+@click.option("--etcd-keyfile", metavar="FILE", default="", help="private key of that client certificate")
+@click.option(
+    "--etcd-user", metavar="NAME", default="", help="user name for an etcd that authenticates users by passwords"
+)
+@click.option("--etcd-password-file", metavar="FILE", default="", help="file with the password of --etcd-user")
+@click.option(
+    "--etcd-members",
+    type=click.IntRange(1, 9),
+    default=1,
+    help="number of members of the etcd that the command starts [1]",
+)
+@click.option(
+    "--apiservers", type=click.IntRange(1, 9), default=1, help="number of API servers that share the etcd [1]"
+)
 @click.option(
     "--simulator-api",
     is_flag=False,
@@ -95,9 +116,9 @@ Examples:
     default=None,
     type=click.IntRange(0, 65535),
     metavar="[=PORT]",
-    help=f"serve kube-scheduler-simulator's HTTP API as well [{SIMULATOR_PORT}]",
+    help=f"also serve kube-scheduler-simulator's HTTP API, on this port [{SIMULATOR_PORT}]",
 )
-@click.option("--simulator-open", is_flag=True, help="callers of that API need no token")
+@click.option("--simulator-open", is_flag=True, help="let callers use the simulator's API without a token")
 @click.option(
     "--simulator-config",
     type=click.Path(path_type=Path),
@@ -108,7 +129,12 @@ Examples:
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")
 @set_option
-@click.option("--latency", multiple=True, metavar="STAGE=DISTRIBUTION", help="how long kubelets take; may be repeated")
+@click.option(
+    "--latency",
+    multiple=True,
+    metavar="STAGE=DISTRIBUTION",
+    help="time that kubelets take for a stage; may be repeated",
+)
 @click.option(
     "--stages",
     "--kwok",
@@ -122,38 +148,39 @@ Examples:
     "--enable-crds",
     multiple=True,
     metavar="KIND,…",
-    help="serve kinds of KWOK's, Stage or ResourceUsage for example, or all, as custom resources: what they say works "
-    "at once; may be repeated",
+    help="kinds of KWOK, Stage or ResourceUsage for example, or all, to serve as custom resources; their objects take "
+    "effect at once; may be repeated",
 )
 @click.option(
     "--host-commands",
     is_flag=True,
-    help="commands of KWOK's Execs with `local` and of PortForwards run on this machine",
+    help="run the commands of KWOK's Execs with `local` and of PortForwards on this machine",
 )
 @click.option(
     "--static-pods",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="manifests of static pods: files for all nodes, a folder of a node's name for one",
+    help="directory of manifests of static pods: its files for all nodes, a folder named after a node for that node",
 )
 @click.option(
     "--device-sockets",
     is_flag=True,
-    help="nodes take device plugins (`keplab device-plugin`) and DRA drivers (`keplab dra-driver`)",
+    help="let device plugins (`keplab device-plugin`) and DRA drivers (`keplab dra-driver`) register with the nodes",
 )
 @click.option(
     "--security",
     type=click.Choice(["tokens", "strict"]),
     default="tokens",
     show_default=True,
-    help="strict: mutual TLS on every gRPC connection; tokens: plain connections, callers known by tokens",
+    help="strict: mutual TLS on every gRPC connection; tokens: plain connections, callers authenticate by tokens",
 )
 @click.option(
     "--certificate-life",
     metavar="DURATION",
     default="8760h",
     show_default=True,
-    help="how long certificates are good; they are renewed when a third of it is left, at most 30 days before",
+    help="lifetime of certificates; the mesh renews one when a third of its lifetime is left, at most 30 days before "
+    "it expires",
 )
 @click.option(
     "--audit",
@@ -161,7 +188,7 @@ Examples:
     flag_value=DEFAULT_AUDIT,
     default="",
     metavar="[=POLICY]",
-    help="keep an audit log below the data directory, of every request as metadata or as a Policy file says",
+    help="keep an audit log below the data directory: the metadata of every request, or what a Policy file says",
 )
 @click.option(
     "--role",
@@ -169,14 +196,14 @@ Examples:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="role of a controller of your own, which gets a token; may be repeated",
+    help="file with the role of a controller of your own, which gets a token; may be repeated",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="of the processes' log files",
+    help="level of the processes' log files",
 )
 @click.option(
     "--telemetry-maxsize",
@@ -184,7 +211,7 @@ Examples:
     default=PIECE_MIB_MAX,
     show_default=True,
     metavar="MIB",
-    help="size at which an event, span or log file goes on in a new one; 0: never",
+    help="size in MiB at which an event, span or log file is closed and a new one begun; 0: never",
 )
 @click.option(
     "--telemetry-maxbackup",
@@ -192,7 +219,7 @@ Examples:
     default=PIECES_KEPT,
     show_default=True,
     metavar="N",
-    help="closed files of each process and sort that are kept; 0: all",
+    help="number of closed files that are kept for each process and sort; 0: all",
 )
 @click.option(
     "--telemetry-total",
@@ -200,13 +227,15 @@ Examples:
     default=DIRECTORY_MIB_MAX,
     show_default=True,
     metavar="MIB",
-    help="what events, spans and logs of all processes may take together; 0: no limit",
+    help="limit in MiB on the events, spans and logs of all processes together; 0: no limit",
 )
-@click.option("--faults", is_flag=True, help="processes take faults of their links (`keplab ui --allow-break`)")
+@click.option(
+    "--faults", is_flag=True, help="let links between processes be cut and slowed (`keplab ui --allow-break`)"
+)
 @click.option(
     "--ui",
     is_flag=True,
-    help="serve the live page as well; with --faults and every move in the scheduling queue as an event line",
+    help="also serve the live page; implies --faults, and writes every move in the scheduling queue as an event line",
 )
 @click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
@@ -215,9 +244,10 @@ Examples:
 def up(options: UpOptions) -> int:
     """Start a mesh of processes on this machine.
 
-    They are API server, scheduler, controllers and kubelets that host emulated nodes. It runs until Ctrl-C, or with
-    --detach until `keplab down`. kubectl, client-go and other clients reach it with the kubeconfig it writes. State
-    survives in the data directory: up again continues where it was.
+    The processes are an API server, a scheduler, controllers, and kubelets that host emulated nodes. The mesh runs
+    until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it with the
+    kubeconfig that the command writes. The state stays in the data directory, and the next `keplab up` continues from
+    it.
     """
     is_first = not (options.data / LOCK_FILE).exists()
     is_of_parent = options.lock_fd >= 0

@@ -35,18 +35,18 @@ Examples:
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     show_default=True,
-    help="how to print",
+    help="output format",
 )
 @click.option(
     "--editor",
     type=click.Path(file_okay=False, path_type=Path),
-    help="write a VS Code extension there: a TextMate grammar, snippets, JSON schemas",
+    help="directory to write a VS Code extension into: a TextMate grammar, snippets, JSON schemas",
 )
 def verbs(name: str, output: str, editor: Path | None) -> int:
-    """List what a line of a scenario may say.
+    """List the verbs, settings and expectations of scenarios.
 
-    With NAME, a verb, a setting or a form of `expect`: its words, options and examples. Each example is a scenario that
-    `keplab run` takes as it is.
+    With NAME the command prints the words, options and examples of a verb, a setting or a form of `expect`. Each
+    example is a scenario that `keplab run` takes as it is.
     """
     everything = reference.every(SETTINGS, VERBS)
     if editor is not None:

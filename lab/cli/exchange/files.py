@@ -53,7 +53,7 @@ def options_option(command: F) -> F:
         "options",
         multiple=True,
         metavar="NAME=VALUE",
-        help="what the file's format alone understands, such as scale=cpu=64,memory=256Gi; may be repeated",
+        help="option of the file's format, such as scale=cpu=64,memory=256Gi; may be repeated",
     )(command)
 
 
@@ -75,22 +75,24 @@ def anonymise_option(command: F) -> F:
         "salt",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="SALTFILE",
-        help="replace names by others of the same order, keyed by what the file holds",
+        help="file with a secret key; names are replaced by others of the same order",
     )(command)
 
 
 def cluster_options(command: F) -> F:
     """Give a command the options that name a cluster and what of it is meant."""
     for option in (
-        click.option("-l", "--selector", default="", metavar="SELECTOR", help="objects with these labels alone"),
-        click.option("--kinds", default="", metavar="KIND,…", help="these kinds alone"),
-        click.option("--as", "as_user", default="", metavar="USER", help="ask as this user (impersonation)"),
-        click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current one]"),
+        click.option("-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels"),
+        click.option("--kinds", default="", metavar="KIND,…", help="only objects of these kinds"),
+        click.option(
+            "--as", "as_user", default="", metavar="USER", help="user to impersonate in requests to the cluster"
+        ),
+        click.option("--context", default="", metavar="NAME", help="context of the kubeconfig [its current context]"),
         click.option(
             "--kubeconfig",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="of this cluster, instead of the mesh",
+            help="kubeconfig of a cluster to read, instead of the mesh",
         ),
     ):
         command = option(command)
@@ -106,7 +108,7 @@ def secrets_option(command: F) -> F:
 def check_secrets(has_secrets: bool, kubeconfig: Path | None) -> None:
     """End the command that is to write the values of a cluster's Secrets."""
     if has_secrets and kubeconfig is not None:
-        fail("--secrets: of a cluster the values of Secrets are never written")
+        fail("--secrets: the values of a cluster's Secrets are never written")
 
 
 def access_of(kubeconfig: Path | None, context: str, data: Path) -> Access:
@@ -154,7 +156,7 @@ def writing(path: Path, name: str, began_wall_s: float) -> Iterator[Writer]:
     found = format_named(name)
     if found.write is None:
         able = ", ".join(each.name for each in formats().values() if each.write is not None)
-        raise Refused(f"--format {name}: it is only read; written are {able}")
+        raise Refused(f"--format {name}: the format can only be read; want one of {able}")
     try:
         raw: BinaryIO = open(path, "wb", opener=_private)  # noqa: SIM115  # Path.open takes no opener
     except OSError as error:

@@ -187,7 +187,7 @@ def _changes(tables: Sequence[Source], wanted: _CardShare, notes: dict[str, int]
             try:
                 _check(row, where)
                 if (earlier := places.setdefault(name_of(row["name"]), where)) != where:
-                    raise Refused(f"{where}: name {row['name']}: it is that of {earlier} already")
+                    raise Refused(f"{where}: name {row['name']}: {earlier} has this name already")
                 if wanted.part.has(row["name"]):
                     sorter.put("", number(row, "creation_time", where), [where, row])
                 else:

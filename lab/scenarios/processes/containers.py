@@ -72,7 +72,9 @@ class Containers:
             networks, state = tuple(each["NetworkSettings"]["Networks"]), each.get("State") or {}
             found[name] = Container(each["Id"], name, service, networks, state.get("Running", True))
         if not found:
-            raise MeshError(f"no container belongs to the compose project {self.project!r}; docker compose ls has them")
+            raise MeshError(
+                f"no container belongs to the compose project {self.project!r}; `docker compose ls` lists the projects"
+            )
         return found
 
     def setting(self, service: str, variable: str) -> str:

@@ -156,7 +156,7 @@ class ForeignMesh:
             if self._transport is not None:
                 await self._clean(self._client())
         except (ApiError, UnknownOutcome) as error:
-            raise MeshError(f"what the scenario made is not all removed: {error}") from None
+            raise MeshError(f"not all objects of the scenario were removed: {error}") from None
         finally:
             await self._stop_host()
             if self._transport is not None:

@@ -264,7 +264,7 @@ def parse_expectation(text: str) -> Expectation:
         if not sign:
             raise ValueError(f"{word!r} is no filter; want path=value")
         if what == "created" and name != "name":
-            raise ValueError(f"{word!r}: `created` knows names alone; want name=GLOB, or `count`")
+            raise ValueError(f"{word!r}: `created` selects by name alone; want name=GLOB, or `count`")
         check_path(resource, name)
         filters.append(Filter(name, tuple(values.split("|"))))
     return Expectation(text, mode, seconds, what, resource.name, tuple(filters), path, op, value)

@@ -333,7 +333,7 @@ def node_definition(name: str, options: Options) -> Document:
         made["numa"] = [{"cpus": cpus, "devices": values["devices"] or {}} for _ in range(count)]
         made["cpu"] = values["cpu"] or str(count * cpus)
     elif values["devices"] is not None:
-        raise ValueError(f"devices={options['devices']}: devices of NUMA nodes, and there is no numa=")
+        raise ValueError(f"devices={options['devices']}: devices of NUMA nodes need numa=")
     made["topologyPolicy"] = values["policy"]
     made |= fields(values, _FIELDS)
     for option in _SEVERAL_FIELDS:
@@ -351,5 +351,5 @@ def _device_plugins(options: Options, values: dict[str, Any]) -> Document:
     if values["plugins"] is not None:
         return {"devicePlugins": [{"resource": name, "devices": n, **shared} for name, n in values["plugins"].items()]}
     if shared:
-        raise ValueError(f"{', '.join(o for o in options if o.startswith('plugin-'))}: there are no plugins=")
+        raise ValueError(f"{', '.join(o for o in options if o.startswith('plugin-'))}: these options need plugins=")
     return {}

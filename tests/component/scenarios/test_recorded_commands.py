@@ -113,7 +113,7 @@ def test_get_takes_names_selectors_and_forms(command, moments, files):
         (("explain", "pod/none"), "no scheduler knows pod default/none; there is waiting"),
         (("explain", "pod/waiting", "--at", "999999"), "has versions 1 to "),
         (("events", "RUN"), "a recording is no RUN"),
-        (("events", "--since", "5m"), "has no --since"),
+        (("events", "--since", "5m"), "takes no RUN, --since or --watch"),
     ],
 )
 def test_what_a_recording_does_not_have_is_one_line(command, words, message):

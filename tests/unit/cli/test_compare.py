@@ -352,4 +352,4 @@ def test_a_running_mesh_has_one_run_at_a_time_and_processes_of_its_own(scenario,
     code, _, said = ended("compare", scenario, *ARMS, "--server", "apiserver:7443", *words)
 
     assert 2 == code
-    assert "for a mesh that runs already, and one run after the other" in said
+    assert "use a mesh that runs already, and make one run after the other" in said

@@ -49,7 +49,7 @@ def test_a_running_mesh_has_one_run_after_the_other(words):
     done = CliRunner().invoke(run.run, [file, "--server", "127.0.0.1:1", *words])
 
     assert 2 == done.exit_code
-    assert "--server and --containers are for a mesh that runs already" in done.output
+    assert "--server and --containers use a mesh that runs already" in done.output
 
 
 def test_a_server_without_credentials_is_one_line(monkeypatch, tmp_path):

@@ -42,4 +42,4 @@ def test_device_sockets_belong_into_a_nodes_file_when_there_is_one(tmp_path, cap
     code = run(["up", "--device-sockets", "--nodes-file", str(tmp_path / "nodes.json"), "--data", str(tmp_path)])
 
     assert code == 2
-    assert "say deviceSocket of each node" in capsys.readouterr().err
+    assert "set deviceSocket of each node" in capsys.readouterr().err

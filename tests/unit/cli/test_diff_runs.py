@@ -153,7 +153,7 @@ def test_runs_of_two_scenarios_are_compared_with_a_remark(at_home, ended, made):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("12", "kxb2d"), "12 is a resource version and 'kxb2d' is none"),
+        (("12", "kxb2d"), "12 is a resource version and 'kxb2d' is not"),
         (("kxb2d",), "there are no runs in runs; `keplab run FILE` makes one"),
         (("a", "b", "c"), "want two runs, not 3: a b c"),
         (("a.txt", "--arm", "a"), "want one FILE and two --arm, not 1 and 1"),

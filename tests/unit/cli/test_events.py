@@ -77,8 +77,8 @@ def test_the_log_of_a_mesh_is_read_from_its_directory(at_home, ended):
     ("words", "says"),
     [
         (("latest",), "there are no runs in runs; `keplab run FILE` makes one"),
-        (("--from", "3"), "--from and --to are of a RUN; of the mesh, --since"),
-        (("latest", "-w"), "--since and --watch are of the mesh that runs"),
+        (("--from", "3"), "--from and --to need a RUN; the mesh has --since"),
+        (("latest", "-w"), "--since and --watch need the running mesh"),
         (("--since", "soon"), "no mesh has run on .keplab"),
     ],
 )

@@ -32,7 +32,7 @@ def test_the_page_of_a_comparison_is_the_one_that_compare_wrote(at_home, ended):
     assert json.loads(out) == {"report": "first.html"}
     assert Path("again.html").read_text() == Path("first.html").read_text()
     _, _, err = ended("report", "latest/a/0")
-    assert "the page is of the whole comparison" in err
+    assert "the page shows the whole comparison" in err
 
 
 def test_what_run_printed_gives_a_page_too(at_home, ended):
@@ -72,5 +72,5 @@ def test_runs_without_a_page_and_places_that_cannot_be_written_are_one_line(at_h
     _, _, unwritable = ended("report", "--report", "passes.txt/page.html")
 
     assert "there are no runs in runs" in nothing
-    assert "is a sweep, which has no page; the same again: keplab run passes.txt" in sweep
+    assert "is a sweep, which has no page; repeat it with keplab run passes.txt" in sweep
     assert "cannot write the report passes.txt/page.html" in unwritable

@@ -114,7 +114,7 @@ def test_chaos_takes_as_many_workers_as_it_is_given(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--seeds", "2", "--processes"), "are for the simulation"),
+        (("--seeds", "2", "--processes"), "need the simulation"),
         (("--record", "r", "--schedule", "s.json"), "without --schedule"),
         (("--workers", "99"), "99 is not in the range"),
     ],

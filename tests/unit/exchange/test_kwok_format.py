@@ -127,7 +127,7 @@ def test_a_snapshot_of_etcd_is_refused_with_advice():
     ("text", "name", "message"),
     [
         ("", "", "f.yaml: it is empty"),
-        ("hello", "", "f.yaml: no format fits what it begins with; known are "),
+        ("hello", "", "f.yaml: no format fits the beginning of the file; want one of "),
         (POD, "bson", "--format bson: want one of "),
     ],
 )

@@ -159,7 +159,7 @@ def test_pods_that_never_ran_run_for_ever_and_failed_ones_fail():
         ("a,1,1,1,4600,,LS,Running,10,20,10", "gpu_milli 4600: want a number from 0 to 1,000"),
         (
             "a,1,1,0,0,,LS,Running,10,20,10\na,2,1,0,0,,LS,Running,10,20,10",
-            "t.csv:document 2 (line 3): name a: it is that of t.csv:document 1 (line 2) already",
+            "t.csv:document 2 (line 3): name a: t.csv:document 1 (line 2) has this name already",
         ),
     ],
 )
