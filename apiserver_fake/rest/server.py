@@ -325,22 +325,22 @@ class RestHandler:
         certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
         if certified is not None:
             try:
-                return self._server.certified(certified)
+                return self._server.callers.certified(certified)
             except Unauthorized:
                 if not authorization:
                     raise
-        return self._server.authenticate(bearer_of(authorization))
+        return self._server.callers.authenticate(bearer_of(authorization))
 
     def _identity(self, request: web.BaseRequest) -> Identity:
         caller = self._authenticated(request)
         if self._server.access.is_rbac:
             caller = external(caller)
         if self._server.audit is None:
-            return impersonated(caller, request.headers, self._server.authorize_action)
+            return impersonated(caller, request.headers, self._server.callers.authorize_action)
         self._begin_trail(request, caller)
         trail = trail_of(request)
         try:
-            acting = impersonated(caller, request.headers, self._server.authorize_action)
+            acting = impersonated(caller, request.headers, self._server.callers.authorize_action)
         except ApiError:
             if trail is not None:
                 trail.decided(allowed=False, reason="")
@@ -350,7 +350,7 @@ class RestHandler:
                 trail.impersonates(acting)
             parts = paths.split(request.rel_url.raw_path)
             asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-            trail.decided(*self._server.decision(acting, asked))
+            trail.decided(*self._server.callers.decision(acting, asked))
         return acting
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
@@ -443,7 +443,7 @@ class RestHandler:
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
         asked = Attributes(request.method.lower(), path=request.path)
-        self._server.authorize_action(identity, asked)
+        self._server.callers.authorize_action(identity, asked)
 
     def _authorize_unserved(self, request: web.BaseRequest, identity: Identity) -> None:
         """Refuse who may not do what the path means, before it is said that nothing serves it. Raises: Forbidden.
@@ -460,7 +460,7 @@ class RestHandler:
             name=asked.name,
             subresource=asked.subresource,
         )
-        self._server.authorize(identity, meant)
+        self._server.callers.authorize(identity, meant)
 
     def _status(self) -> zpages.Status:
         release, found = self._server.release, discovery.version(self._server.release)
@@ -489,7 +489,7 @@ class RestHandler:
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if not self._server.access.is_rbac:  # else it has been asked already
-            self._server.authorize_action(identity, Attributes("get", path=request.path))
+            self._server.callers.authorize_action(identity, Attributes("get", path=request.path))
 
     def _fairness_dump(self, request: web.BaseRequest, identity: Identity, what: str) -> web.Response:
         """Answer upstream's debug endpoints of priority and fairness."""
@@ -579,7 +579,7 @@ class RestHandler:
         api = self._server.api_for(identity)
         resource, namespace, name, connected = streaming.asked(group, version, rest)
         if connected:
-            self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
+            self._server.callers.authorize(identity, streaming.right(request, resource, namespace, name, connected))
             return await self._connect(request, identity, resource, namespace, name, connected)
         try:
             route = paths.parse(self._catalogue, group, version, rest)
@@ -595,21 +595,21 @@ class RestHandler:
             raise
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
-            self._server.authorize(identity, route.request(verb))
+            self._server.callers.authorize(identity, route.request(verb))
             return await pod_streams.stream(request, route, self._server.api_for(ADMIN), self._kubelets)
         try:
             conversions = () if route.subresource in CREATED_SUBRESOURCES else CONVERSIONS
             form = media_types.negotiate(request.headers.get("Accept", ""), conversions)
         except NotAcceptable:
             # Who may not read it learns no more than that.
-            self._server.authorize(identity, route.request(verb))
+            self._server.callers.authorize(identity, route.request(verb))
             raise
         include = tables.check_include(parameters.text("includeObject"))
         if paths.is_watch(verb, route, parameters):
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
             watched = paths.watch_request(route, parameters, self._server.store.rv)
-            place = await self._server.begin(identity, watched)
+            place = await self._server.watches.begin(identity, watched)
             streaming_api = self._server.streaming_api(
                 identity, place, self._settings.send_blocked_max_s, self._leaving(request)
             )
@@ -619,7 +619,7 @@ class RestHandler:
         try:
             if verb not in ("get", "list"):
                 # Before the body is read: who may not write learns nothing about what was sent (8.2).
-                self._server.authorize(identity, route.request(verb))
+                self._server.callers.authorize(identity, route.request(verb))
             if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
                 await self.next_piece()
             response = await self._call(request, api, route, verb, parameters, span)
@@ -928,7 +928,7 @@ class RestHandler:
         media_types.negotiate(request.headers.get("Accept", ""))
         if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
             asked = Request(verb="create", resource=review.name, namespace=namespace)
-            self._server.authorize(identity, asked)
+            self._server.callers.authorize(identity, asked)
         elif identity.user == ANONYMOUS.user:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
@@ -936,7 +936,7 @@ class RestHandler:
         if review.kind != "SelfSubjectReview" and body:
             sent = await json_from(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
-        answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
+        answer = reviews.answer(review, namespace, question, identity, self._server.callers, self._catalogue)
         said = msgspec.json.encode(answer)
         if (trail := trail_of(request)) is not None:
             trail.sent(msgspec.json.encode(question))
@@ -1032,7 +1032,7 @@ async def serve(
         server,
         clock=clock,
         tracer=tracer,
-        kubelets=Kubelets(session, kubelet_tls, server.kubelet_token),
+        kubelets=Kubelets(session, kubelet_tls, lambda: server.callers.kubelet_token()),
         settings=chosen,
         host=host,
     )
