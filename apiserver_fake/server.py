@@ -38,8 +38,8 @@ from apiserver_fake.registry.raw import SUBRESOURCE as RAW
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_head, with_items
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.sessions import Session
-from apiserver_fake.registry.write import Limits
-from apiserver_fake.registry.write_spans import WriteSpans
+from apiserver_fake.registry.writes.new_objects import Limits
+from apiserver_fake.registry.writes.spans import WriteSpans
 from apiserver_fake.requests import MUTATING, PodWrites, Requests, group_resource
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.memory import end_for_memory

@@ -17,7 +17,7 @@ from apiserver_fake.registry.authorization.access import Access
 from apiserver_fake.registry.catalogue import NO_EXTENSIONS, Catalogue, KindExtensions
 from apiserver_fake.registry.managers import no_managers
 from apiserver_fake.registry.policy import PolicySource
-from apiserver_fake.registry.write import MakeManagers
+from apiserver_fake.registry.writes.contexts import MakeManagers
 from apiserver_fake.storage.records import DELETED, Change, Record, Selection
 from apiserver_fake.storage.store import Store
 from services.api.kinds.customresourcedefinition import DEFINITIONS
