@@ -237,7 +237,7 @@ class ApiServer:
             authorize=self._registry.authorize_watch,
             check=authenticator.check,
             confirm=self._journal.confirm if self._journal.is_shared else None,
-            opened=self._lines.watch_opened if self._lines is not None else None,
+            on_open=self._lines.watch_opened if self._lines is not None else None,
             spawn=self._spawn,
         )
         if self._lines is not None:

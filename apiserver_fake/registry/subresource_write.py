@@ -86,8 +86,8 @@ def _applied_scale(
     spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
     resource = bodies.resource
     mapped = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": spec}
-    scaled = managers().applied(old, mapped, wall_s)
-    return Applied({**form, "spec": {"replicas": scaled.document["spec"].get("replicas")}}, scaled.managers)
+    outcome = managers().applied(old, mapped, wall_s)
+    return Applied({**form, "spec": {"replicas": outcome.document["spec"].get("replicas")}}, outcome.managers)
 
 
 def _answer_as_is(sub: Subresource, body: bytes) -> bytes:
@@ -161,8 +161,8 @@ class SubresourceWrite:
             check_preconditions(resource, stored, request.uid, request.resource_version)
             change = self._change(form, sub, old, body)
             if change is None:
-                shown = sub.read(old)
-                return answer(stored.body if shown is old else msgspec.json.encode(shown), stored.rv, ctx, 200)
+                current = sub.read(old)
+                return answer(stored.body if current is old else msgspec.json.encode(current), stored.rv, ctx, 200)
             body, managed = change
             body = self._checked_body(sub, stored, old, body, ctx)
         result = self._apply(sub, old, body, ctx)
@@ -183,9 +183,9 @@ class SubresourceWrite:
         if request.patch_type == APPLY:
             return form.applied(self.bodies, sub, old, body, self._managers, self._contexts.wall_s())
         if request.verb == "patch":
-            shown = sub.read(old)
-            patched = form.patched(self.bodies, sub, shown, body)
-            return None if patched == shown else (patched, None)
+            current = sub.read(old)
+            after = form.patched(self.bodies, sub, current, body)
+            return None if after == current else (after, None)
         return form.sent(self.bodies, body, old), None
 
     def _checked_body(
@@ -213,8 +213,8 @@ class SubresourceWrite:
         if result.document is not None and not sub.admits:
             admit(self._identity, request, old, result.document, ctx)
         if admitting is not None and request.verb != "create":
-            shown = body if result.document is None else sub.read(result.document)
-            self._guard.examine(admitting, self._guard.attributes(shown, sub.read(old), request.name), ctx)
+            after = body if result.document is None else sub.read(result.document)
+            self._guard.examine(admitting, self._guard.attributes(after, sub.read(old), request.name), ctx)
         return result
 
     def _mutated_form(

@@ -30,16 +30,16 @@ class Watches:
         authorize: Callable[[Identity, WatchRequest], None],
         check: Callable[[Credential], None],
         confirm: Callable[[], Awaitable[object]] | None,
-        opened: Callable[[Watcher, WatchRequest], None] | None,
+        on_open: Callable[[Watcher, WatchRequest], None] | None,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         """`find`: the kind of a wire name; raises NotFound. `authorize` raises Forbidden, `check` Unauthorized for a
         credential that is over. `confirm` waits until this server knows what others have written; None where nobody
-        else writes. `opened` is called when it is known where a watch begins. `spawn` runs a task of the server's.
+        else writes. `on_open` is called when it is known where a watch begins. `spawn` runs a task of the server's.
         """
         self._hub, self._starts = hub, starts
         self._find, self._authorize, self._check = find, authorize, check
-        self._confirm, self._opened, self._spawn = confirm, opened, spawn
+        self._confirm, self._on_open, self._spawn = confirm, on_open, spawn
         self._expiring: dict[Watcher, Credential] = {}
         """Open watches of those who have shown what ends some day."""
         self._is_checking = False
@@ -67,8 +67,8 @@ class Watches:
             task = asyncio.create_task(self._begin_newest(watcher))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
-        elif self._opened is not None:
-            self._opened(watcher, request)
+        elif self._on_open is not None:
+            self._on_open(watcher, request)
         if identity.credential != LASTING:
             self._expiring[watcher] = identity.credential
             if not self._is_checking:
@@ -86,9 +86,9 @@ class Watches:
             self._hub.release(watcher)
         except ApiError as error:
             self._hub.release(watcher, error)
-        if self._opened is not None:
+        if self._on_open is not None:
             # Only now is it known where it begins; nothing was taken from it yet.
-            self._opened(watcher, watcher.request)
+            self._on_open(watcher, watcher.request)
 
     async def _end_expired(self) -> None:
         """End watches whose certificate or token has expired, or whose account, pod or secret is gone (X-TOK2)."""

@@ -990,7 +990,7 @@ def test_guarantees_as_41_a_connection_is_good_no_longer_than_its_certificate(cl
         peer = Identity(
             "system:mesh-admin", ("system:mesh-admins",), credential=Credential(expires_s=c.clock.wall() + 600)
         )
-        monkeypatch.setattr("apiserver_fake.rest.server.identity_of_peer", lambda described: peer)
+        monkeypatch.setattr("apiserver_fake.rest.handlers.authentication.identity_of_peer", lambda described: peer)
         acting = {"Impersonate-User": "ann", "Impersonate-Group": "system:masters"}
         async with (
             c.client.get(PODS, params={"watch": "1"}) as own,

@@ -12,7 +12,8 @@ import pytest
 from apiserver_fake.extensions.register import whole_catalogue
 from apiserver_fake.registry.admission.attributes import Connection
 from apiserver_fake.registry.authorization.access import Access
-from apiserver_fake.rest.server import STREAMED_ABOVE, RestSettings, serve
+from apiserver_fake.rest.handlers.answers import STREAMED_ABOVE
+from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
