@@ -6,7 +6,12 @@ Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go`
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from services.api.wire import Request
+import msgspec
+
+from services.api.errors import UNREADABLE
+from services.api.identity import Identity
+from services.api.unbind import may_be_sent
+from services.api.wire import Request, Response
 from services.telemetry.metrics import Histogram, Metrics, Samples, counter, gauge, histogram
 
 T = TypeVar("T")
@@ -121,6 +126,43 @@ class Requests:
         """Return how many requests are being answered, by whether they change something."""
         left = [begun - answered for begun, answered in zip(self.begun, self._answered, strict=True)]
         return dict(zip(("readOnly", "mutating"), left, strict=True))
+
+
+STALE_WRITES: Final = ("StaleBinding", "Forbidden")
+"""Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
+
+
+class PodWrites:
+    """Counts unbinds by reason, and statuses that a node may not write any more (kubelet-unbinding 10)."""
+
+    def __init__(self) -> None:
+        self.unbinds: dict[tuple[str, ...], float] = {}
+        """By reason and code."""
+        self.stale_statuses: dict[str, float] = {}
+        """By why they are refused."""
+
+    def count(self, identity: Identity, request: Request, response: Response) -> None:
+        """Count the answer to a write of a subresource of a pod."""
+        if request.subresource == "unbind":
+            unbind = (_reason_of(request.body), str(response.code))
+            self.unbinds[unbind] = self.unbinds.get(unbind, 0) + 1
+        elif request.subresource == "status" and identity.node and response.code in (403, 409):
+            why = response.error().reason
+            if why in STALE_WRITES:
+                self.stale_statuses[why] = self.stale_statuses.get(why, 0) + 1
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
+
+
+def _reason_of(body: bytes) -> str:
+    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
+    try:
+        reason = msgspec.json.decode(body, type=_Reason).reason
+    except UNREADABLE:
+        return "other"
+    return reason if may_be_sent(reason) else "other"
 
 
 def group_resource(name: str) -> tuple[str, str]:

@@ -177,7 +177,7 @@ class ApiServerComponent:
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
         await addresses.keep()
         runs = [addresses.run]
-        if "aggregated" in self._names and (definitions := self.server.definitions()) is not None:
+        if "aggregated" in self._names and (definitions := self.server.extensions.definitions()) is not None:
             runs.append(await self._register_services(definitions))
         if self._endpoints is not None:
             runs.append(self._endpoints.run)

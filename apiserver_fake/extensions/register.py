@@ -22,7 +22,7 @@ from apiserver_fake.registry.managers import FieldManagers
 from apiserver_fake.registry.policy import KINDS as POLICY_KINDS
 from apiserver_fake.registry.strategy import Strategy
 from apiserver_fake.registry.versions import Versions
-from apiserver_fake.registry.write import new_uid
+from apiserver_fake.registry.writes.new_objects import new_uid
 from apiserver_fake.storage.store import Store
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS

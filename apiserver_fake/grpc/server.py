@@ -25,6 +25,7 @@ from apiserver_fake.extensions.audit.auditor import Trail
 from apiserver_fake.extensions.fairness.gate import REQUEST_S
 from apiserver_fake.extensions.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
+from apiserver_fake.grpc.trails import begin_trail
 from apiserver_fake.rates import Count, Rate
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.backlog import Events
@@ -166,12 +167,20 @@ class _Caller:
         Unauthorized."""
         if not token:
             return self.identity
-        return server.authenticate(token, (self.peer or self).identity.user)
+        return server.callers.authenticate(token, (self.peer or self).identity.user)
 
     def check(self, clock: Clock) -> None:
         """Return while the certificate is valid. Raises: Unauthorized."""
         if self.peer is not None:
             self.peer.check(clock.wall())
+
+
+def _begin_trail(server: ApiServer, caller: _Caller, identity: Identity, request: Request) -> Trail | None:
+    """Begin the audit trail of a call; None where none is recorded."""
+    if server.audit is None or not server.is_ready:
+        return None
+    who = caller.ips, caller.user_agent
+    return begin_trail(server.audit, server.callers, server.catalogue, identity, request, *who)
 
 
 class _CallStream:
@@ -223,7 +232,7 @@ class _CallStream:
         try:
             identity, request = self._caller.of(server, message.token), _as(Request, message)
             if server.audit is not None:
-                trail = server.begin_trail(identity, request, self._caller.ips, self._caller.user_agent)
+                trail = _begin_trail(server, self._caller, identity, request)
             if request.as_user:
                 identity, request = _acting(server, identity, request, trail)
             if (fairness := server.fairness) is not None:
@@ -303,14 +312,14 @@ def _answered(trail: Trail | None, response: Response) -> None:
 def _acting(server: ApiServer, identity: Identity, request: Request, trail: Trail | None) -> tuple[Identity, Request]:
     """Return as whom the call is made, and the call itself; the audit log says both users. Raises: Forbidden."""
     try:
-        acting, request = server.acting(identity, request)
+        acting, request = server.callers.acting(identity, request)
     except ApiError:
         if trail is not None:
             trail.decided(allowed=False, reason="")
         raise
     if trail is not None:
         trail.impersonates(acting)
-        trail.decided(*server.decision(acting, request))
+        trail.decided(*server.callers.decision(acting, request))
     return acting, request
 
 
@@ -403,7 +412,7 @@ class _WatchStream:
             identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
             if self._server.audit is not None:
                 self._begin_trail(identity, message)
-            if self._server.needs_turn(identity, request):
+            if self._server.watches.needs_turn(identity, request):
                 self._wait(message, identity, request)
             else:
                 self._begin(message.id, identity, request)
@@ -418,7 +427,7 @@ class _WatchStream:
             label_selector=message.label_selector,
             field_selector=message.field_selector,
         )
-        trail = self._server.begin_trail(identity, asked, self._caller.ips, self._caller.user_agent)
+        trail = _begin_trail(self._server, self._caller, identity, asked)
         if trail is not None:
             self._trails[message.id] = trail
 
@@ -633,10 +642,10 @@ class GrpcServer(ApiServerServicer):
                     if scheme.lower() != "bearer" or not bearer:
                         raise Unauthorized("Unauthorized")
             if peer is None:
-                return _Caller(self._server.authenticate(bearer), None, ips, agent)
+                return _Caller(self._server.callers.authenticate(bearer), None, ips, agent)
             if bearer:
-                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer, ips, agent)
-            return _Caller(self._server.certified(peer.identity), peer, ips, agent)
+                return _Caller(self._server.callers.authenticate(bearer, peer.identity.user), peer, ips, agent)
+            return _Caller(self._server.callers.certified(peer.identity), peer, ips, agent)
         except Unauthorized as error:
             address = context.peer().rpartition(":")[0]
             if not self._failed_logins.take(address, self._clock.now()):
@@ -669,7 +678,7 @@ class GrpcServer(ApiServerServicer):
             await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity, call = caller.of(self._server, request.token), _as(Request, request)
-            trail = self._server.begin_trail(identity, call, caller.ips, caller.user_agent)
+            trail = _begin_trail(self._server, caller, identity, call)
             if call.as_user:
                 identity, call = _acting(self._server, identity, call, trail)
             response = await self._call(identity, call)

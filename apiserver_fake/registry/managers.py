@@ -5,6 +5,7 @@ Rules of managers are an extension; a server without it keeps none and refuses t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from services.api.errors import ApiError
@@ -62,3 +63,20 @@ _NONE: Final = NoManagers()
 def no_managers(*about: object) -> FieldManagers:
     """Return managers that keep nothing, whatever the write is about."""
     return _NONE
+
+
+def set_managers(
+    managers: Callable[[], FieldManagers],
+    old: Document,
+    new: Document,
+    sent: Any,
+    managed: list[Document] | None,
+    wall_s: float,
+) -> None:
+    """Give the new document, whose metadata is its own, its `managedFields`.
+
+    `managed`: those that an apply has found; None: `managers` say, by what the writer `sent` of them.
+    """
+    managed_fields = managers().updated(sent, old, new, wall_s) if managed is None else managed
+    if managed_fields:
+        new["metadata"]["managedFields"] = managed_fields

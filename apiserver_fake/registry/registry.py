@@ -1,7 +1,7 @@
 """Any kind's way in: who may, which kind, which verb; and the write that will run inside the commit.
 
 Writes come in two halves. `prepare` runs when the request arrives: authorization and decoding, everything
-that needs no state. What it returns is a `write.Write`, which runs inside the commit against the newest
+that needs no state. What it returns is a `Write` or `SubresourceWrite`, which runs inside the commit against the newest
 state and stages the change. Reads are in `reads`.
 """
 
@@ -23,14 +23,18 @@ from apiserver_fake.registry.raw import check_raw, raw_plan
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.sessions import Session
 from apiserver_fake.registry.strategy import delete_options, served_subresource
-from apiserver_fake.registry.write import APPLY, Limits, MakeManagers, Write, WriteContexts, document_of, new_uid
+from apiserver_fake.registry.subresource_write import SubresourceWrite
+from apiserver_fake.registry.write import Write
+from apiserver_fake.registry.writes.bodies import APPLY
+from apiserver_fake.registry.writes.contexts import MakeManagers, WriteContexts, document_of
+from apiserver_fake.registry.writes.new_objects import Limits, new_uid
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from services.api.errors import ApiError, BadRequest, Conflict, Forbidden
 from services.api.identity import NODE_HOST_PREFIX, Identity
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.volumeattachment import ATTACHMENTS
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
 from services.api.switches import Switches
@@ -200,41 +204,42 @@ class Registry:
     def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
-        write = Write(self._surroundings, resource, identity, request, traceparent, session)
         if request.subresource == RAW:
             return raw_plan(resource, request, traceparent, lambda: new_uid(self._random))
         if request.subresource:
-            return self._prepare_subresource(write)
+            part = SubresourceWrite(self._surroundings, resource, identity, request, traceparent, session)
+            return _prepare_subresource(part, resource, request)
+        write = Write(self._surroundings, resource, identity, request, traceparent, session)
         match request.verb:
             case "create":
-                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
+                body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)
                 return lambda staged: write.create(staged, body)
             case "update":
-                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
+                body = decode_object(request.body, f"a {resource.kind}", write.bodies.repeated)
                 return lambda staged: write.replace(staged, body)
             case "patch" if request.patch_type == APPLY:
-                config = _configuration(request.body, write.repeated)
+                config = _configuration(request.body, write.bodies.repeated)
                 as_create = msgspec.structs.replace(request, verb="create")
                 return lambda staged: write.apply(staged, config, lambda: self.authorize(identity, as_create))
             case "patch":
-                patch = decode(request.body, write.repeated)
-                return lambda staged: write.update(staged, lambda old: write.patched(old, patch), is_patch=True)
+                patch = decode(request.body, write.bodies.repeated)
+                return lambda staged: write.update(staged, lambda old: write.bodies.patched(old, patch), is_patch=True)
             case "delete":
                 options = delete_options(request)
                 return lambda staged: write.delete(staged, options)
         raise method_not_allowed()
 
-    def _prepare_subresource(self, write: Write) -> Plan:
-        request, resource = write.request, write.resource
-        found = served_subresource(resource, write.strategy, request)
-        body: Any
-        if request.patch_type == APPLY:
-            body = _configuration(request.body, write.repeated)
-        elif request.verb == "patch":
-            body = decode(request.body, write.repeated)
-        else:
-            body = decode_object(request.body, f"a {request.subresource}", write.repeated) if request.body else {}
-        return lambda staged: write.subresource(staged, found, body)
+
+def _prepare_subresource(write: SubresourceWrite, resource: Resource, request: Request) -> Plan:
+    sub = served_subresource(resource, write.strategy, request)
+    body: Any
+    if request.patch_type == APPLY:
+        body = _configuration(request.body, write.bodies.repeated)
+    elif request.verb == "patch":
+        body = decode(request.body, write.bodies.repeated)
+    else:
+        body = decode_object(request.body, f"a {request.subresource}", write.bodies.repeated) if request.body else {}
+    return lambda staged: write.subresource(staged, sub, body)
 
 
 def _configuration(body: bytes, repeated: list[str] | None) -> Document:

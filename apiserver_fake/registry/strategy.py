@@ -298,6 +298,11 @@ class Subresource:
     is_charged: bool = False
     """Whether the object may use more of its namespace's quotas afterwards."""
 
+    @property
+    def is_of_object(self) -> bool:
+        """Whether it is written in the form of the object."""
+        return not self.body[1]
+
 
 @cache
 def _strategies() -> dict[str, Strategy]:

@@ -6,7 +6,8 @@ Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/custo
 
 from __future__ import annotations
 
-from apiserver_fake.registry.catalogue import Kind
+from collections.abc import Callable, Sequence
+
 from apiserver_fake.registry.conversion import Conversion
 from apiserver_fake.registry.served_version import ServedVersion
 from apiserver_fake.registry.sessions import Session, converted
@@ -16,14 +17,15 @@ from services.api.meta import Document
 class Versions:
     """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
 
-    def __init__(self, kind: Kind, session: Session | None) -> None:
-        self._kind, self._session = kind, session
-        self.stored = kind.resource.api_version
+    def __init__(self, stored: str, versions: Callable[[], Sequence[ServedVersion]], session: Session | None) -> None:
+        """`versions`: those in which the kind is served, made when they are first needed."""
+        self._versions, self._session = versions, session
+        self.stored = stored
         """The version in which objects are stored."""
 
     def served(self, api_version: str) -> ServedVersion | None:
         """Return the version of that name, None when it is not served."""
-        return next((each for each in self._kind.versions if each.resource.api_version == api_version), None)
+        return next((each for each in self._versions() if each.resource.api_version == api_version), None)
 
     def sent(self, api_version: str) -> ServedVersion | None:
         """Return the version that a caller knows; None when it is the stored one."""
@@ -45,5 +47,5 @@ class Versions:
         return (
             served.to_stored
             if served is not None
-            else next(filter(None, (v.to_stored for v in self._kind.versions)), None)
+            else next(filter(None, (v.to_stored for v in self._versions())), None)
         )

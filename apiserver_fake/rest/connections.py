@@ -15,7 +15,7 @@ import msgspec
 from multidict import MultiDict, MultiMapping
 
 from apiserver_fake.registry.admission.attributes import CONNECTION_KINDS
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document
 

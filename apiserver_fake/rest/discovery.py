@@ -62,6 +62,21 @@ def groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     return catalogue.once("groups", lambda: _groups(catalogue))
 
 
+def is_built_in(catalogue: Catalogue, group: str) -> bool:
+    """Whether a group is one that no definition adds kinds to."""
+    versions = groups(catalogue).get(group, ())
+    served = (each for v in versions for each in catalogue.served.get((group, v), {}).values())
+    return bool(versions) and all(each.schema is None for each in served)
+
+
+def served_paths(catalogue: Catalogue) -> list[str]:
+    """Return the paths that the server says it has."""
+    pages = ("flagz", "healthz", "livez", "metrics", "readyz", "statusz", "version")
+    roots = ["/api", "/apis", "/openapi/v2", "/openapi/v3", *(f"/{page}" for page in pages)]
+    served = [f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in groups(catalogue).items() for v in vs]
+    return sorted(roots + served)
+
+
 def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     for group, version_name in (*catalogue.served, *((r.group, r.version) for r in CREATED_ONLY)):

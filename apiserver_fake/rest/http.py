@@ -6,7 +6,7 @@ import re
 import zlib
 from email.utils import formatdate
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -18,7 +18,8 @@ from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 from apiserver_fake.extensions.audit.auditor import Trail
 from apiserver_fake.extensions.audit.event import Source
 from apiserver_fake.extensions.fairness.queue_set import QueuedRequest
-from apiserver_fake.rest import discovery, protobuf
+from apiserver_fake.registry.errors import method_not_allowed
+from apiserver_fake.rest import protobuf
 from apiserver_fake.rest.media_types import (
     APPLY,
     BODY_MAX_BYTES,
@@ -197,9 +198,29 @@ def json_answer(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, headers=JSON_HEADERS)
 
 
+class StableDocument(Protocol):
+    """A document that clients may keep: its bytes and its ETag, quotes included."""
+
+    @property
+    def body(self) -> bytes:
+        """The document as it is sent."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """Made of its content."""
+        ...
+
+
+def only(request: web.BaseRequest, method: str) -> None:
+    """Refuse a request of another method. Raises: MethodNotAllowed."""
+    if request.method != method:
+        raise method_not_allowed()
+
+
 def cached_answer(
     request: web.BaseRequest,
-    found: discovery.Answer,
+    found: StableDocument,
     content_type: str = "application/json",
     *,
     good_until_s: float = 0.0,

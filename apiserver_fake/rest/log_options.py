@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from apiserver_fake.registry.schema.mistakes import wrong_time
 from apiserver_fake.registry.validation.formats import Causes, forbidden, invalid, quoted
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from services.api.errors import BadRequest
 from services.api.errors import invalid as invalid_object
 

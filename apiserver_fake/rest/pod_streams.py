@@ -15,7 +15,6 @@ from aiohttp import web
 
 from apiserver_fake.registry.validation.formats import quoted
 from apiserver_fake.rest.log_options import LogOptions
-from apiserver_fake.rest.paths import Route
 from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
@@ -90,15 +89,17 @@ async def document_of(api: Api, resource: str, name: str, namespace: str = "") -
     return dict(decoded)
 
 
-async def stream(request: web.BaseRequest, route: Route, itself: Api, kubelets: KubeletClient) -> web.StreamResponse:
-    """Send the log as the kubelet gives it, until it ends or the client leaves; nothing where there is no node yet.
+async def stream(
+    request: web.BaseRequest, namespace: str, name: str, itself: Api, kubelets: KubeletClient
+) -> web.StreamResponse:
+    """Send a pod's log as the kubelet gives it, until it ends or the client leaves; nothing where there is no node yet.
 
     Raises: BadRequest and Invalid for the options; ApiError of the pod's read; NotFound or Unavailable when the node or
     its kubelet is gone.
     """
     options = LogOptions.read(request.rel_url.query)
-    options.check(route.name)
-    pod = await document_of(itself, "pods", route.name, route.namespace)
+    options.check(name)
+    pod = await document_of(itself, "pods", name, namespace)
     container = container_of(pod, options.container)
     node_name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not node_name:
@@ -107,7 +108,7 @@ async def stream(request: web.BaseRequest, route: Route, itself: Api, kubelets: 
         node = await document_of(itself, "nodes", node_name)
     except NotFound:
         raise NotFound(
-            f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
+            f'pod "{name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
             details={"name": node_name, "kind": "nodes"},
         ) from None
     url = log_url(pod, node, container, options, kubelets.scheme)

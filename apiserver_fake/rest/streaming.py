@@ -22,7 +22,7 @@ import structlog
 from aiohttp import web
 
 from apiserver_fake.rest.connections import Query, ports_of
-from apiserver_fake.rest.paths import is_set
+from apiserver_fake.rest.parameters import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import UNREADABLE, ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document

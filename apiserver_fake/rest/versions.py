@@ -1,7 +1,7 @@
 """A kind in another version than the one it is stored in: what goes out is converted before it is sent.
 
-What comes in is converted where it is written (`registry.write`): there the object that is patched is the newest one,
-and rules of the caller's version judge what is new by what is there.
+What comes in is converted where it is written (`registry.writes.bodies`): there the object that is patched is the
+newest one, and rules of the caller's version judge what is new by what is there.
 """
 
 import re

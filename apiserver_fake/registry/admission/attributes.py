@@ -40,6 +40,8 @@ EXEMPT: Final = frozenset(
 )
 """Kinds whose writes nothing of this guards, so that a wrong configuration can always be taken back."""
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+OPERATIONS: Final = {"create": CREATE, "update": UPDATE, "patch": UPDATE, "delete": DELETE, "connect": CONNECT}
+"""What admission calls the verbs of writes."""
 NAMESPACES: Final = "namespaces"
 
 

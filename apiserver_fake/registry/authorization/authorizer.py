@@ -90,6 +90,11 @@ def authorize(
     return decision.reason
 
 
+def authorize_in_write(identity: Identity, request: Request, ctx: WriteContext) -> str:
+    """Return when the identity may try that, by the objects that one write sees. Raises: Forbidden."""
+    return authorize(identity, request, ctx.lookup, ctx.list, ctx.policy)
+
+
 def rule_name(identity: Identity, request: Request, lookup: Lookup) -> str:
     """Return what of the mesh's own rules allows the request, for the audit log; "" for none of them."""
     if identity.node:

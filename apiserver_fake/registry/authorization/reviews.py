@@ -33,7 +33,7 @@ OF_ONESELF = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSub
 
 
 class Reviewer(Protocol):
-    """What a server can say of identities; `ApiServer` is one."""
+    """What a server can say of identities; `Callers` is one."""
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Return why it is allowed. Raises: Forbidden."""
