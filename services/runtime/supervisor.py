@@ -10,17 +10,15 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import structlog
 
-from services.api.identity import ADMIN, NO_STAGES, SERVICE_ACCOUNT_PREFIX, Hosting, Identity, Stages
+from services.api.identity import ADMIN, SERVICE_ACCOUNT_PREFIX, Hosting, Identity
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials, rotation
@@ -29,7 +27,6 @@ from services.runtime.components import (
     API_SERVER_AS_CLIENT,
     CLAIM_CONTROLLER,
     SIMULATOR_API,
-    Schedulers,
     block_sizes,
     component_of,
     driver_name,
@@ -40,6 +37,7 @@ from services.runtime.components import (
 from services.runtime.config import EXIT_IO, MeshError
 from services.runtime.control import ControlServer
 from services.runtime.faults.breaking import Breaking
+from services.runtime.mesh.options import TELEMETRY_FOLDERS, MeshOptions
 from services.runtime.mesh_directory import (
     RUN_FOLDER,
     SOCKETS_FOLDER,
@@ -52,7 +50,7 @@ from services.runtime.mesh_directory import (
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.roles import read_role
 from services.telemetry.eventlog import FileEventLog, new_incarnation
-from services.telemetry.pieces import DEFAULT, DIRECTORY_MIB_MAX, MIB, Budget, make_private, trim
+from services.telemetry.pieces import MIB, make_private, trim
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
@@ -62,62 +60,11 @@ RENEWAL_PERIOD_S = 60.0
 """How often certificates are looked at, or every tenth of their life."""
 NODE_PREFIX = "node-"
 """What the names of nodes that are not defined one by one begin with."""
-TELEMETRY_FOLDERS = ("events", "spans", "logs")
 SORTS, PROCESSES_TYPICAL = len(TELEMETRY_FOLDERS), 8
 TRIM_PERIOD_S = 30.0
 """How often it is looked whether events, spans and logs still fit into what they may take together."""
 CLIENT_CONTROLLERS = ("clusterrole-aggregation-controller", "root-ca-cert-publisher", "service-account-controller")
 """Controllers that `*` does not mean: what they keep is for clients from outside."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeshOptions:
-    """What to run.
-
-    `nodes`: number of equal nodes dealt out to `hosts` kubelet processes (0: at most three), or
-    `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
-    `etcd_servers`: URLs of the etcd of engine `etcd`, with commas between; empty: one of `etcd_members` is started as
-    well. `apiservers`: how many API servers share it.
-    `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
-    for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
-    processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
-    users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
-    `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
-    service accounts with tokens. `stages`: what the stages of the nodes change of metadata. `has_faults`: give every
-    process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
-    events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
-    mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
-    `simulator_api`: flags of the process that serves kube-scheduler-simulator's API, None for no such process.
-    `resource`: OpenTelemetry's resource attributes of every process's spans, besides its own.
-    """
-
-    data_dir: Path
-    nodes: int = 0
-    hosts: int = 0
-    definitions: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
-    engine: str = "sqlite"
-    etcd_servers: str = ""
-    etcd_members: int = 1
-    apiservers: int = 1
-    rest_port: int = 0
-    grpc_port: int = 0
-    switches: tuple[str, ...] = ()
-    seed: int | None = None
-    log_level: str = "info"
-    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    identities: tuple[Identity, ...] = ()
-    roles: tuple[Path, ...] = ()
-    without: frozenset[str] = frozenset()
-    serves_clients: bool = False
-    stages: Stages = NO_STAGES
-    has_faults: bool = False
-    telemetry: Budget = DEFAULT
-    telemetry_mib_max: int = DIRECTORY_MIB_MAX
-    security: Literal["tokens", "strict"] = "tokens"
-    certificate_life: timedelta = certificates.LIFE
-    schedulers: Schedulers = field(default_factory=Schedulers)
-    resource: Mapping[str, str] = field(default_factory=dict)
-    simulator_api: tuple[str, ...] | None = None
 
 
 SCALED = "scaled"

@@ -16,8 +16,9 @@ from services.runtime.child import Child
 from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import MeshError
 from services.runtime.credentials import CLIENTS_FOLDER
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.mesh_directory import RUN_FOLDER, STATE_FILE
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 

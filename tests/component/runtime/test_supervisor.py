@@ -12,8 +12,9 @@ from services.runtime import supervisor as module
 from services.runtime.child import Child
 from services.runtime.config import MeshError
 from services.runtime.control import ControlServer, NoAnswer, ask, request
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.mesh_directory import STATE_FILE
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 
 
 class Refused(Child):
