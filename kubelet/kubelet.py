@@ -1,9 +1,9 @@
 """One node's kubelet as a pure machine: pods, timers and answers in; effects out.
 
-It composes the managers of one node and connects them: the pod table (machines of pods), admission, statuses, resizes,
-claims, device plugins, static pods, staged pods, eviction, and the node's own life. What the API server shows, what is
-due and what was asked for comes in here and goes to the manager it concerns. The shell (`agent`) feeds it and performs
-the effects of `out` in order; nothing here waits.
+It composes the managers of one node and connects them: the pod table (machines of pods), admission, capacity, statuses,
+resizes, claims, device plugins, static pods, staged pods, eviction, teardowns, recovery, and the node's own life. What
+the API server shows, what is due and what was asked for comes in here and goes to the manager it concerns. The shell
+(`agent`) feeds it and performs the effects of `out` in order; nothing here waits.
 Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 """
 
