@@ -99,7 +99,8 @@ def _summed(
 
 
 def _running(kubelet: Kubelet) -> int:
-    return kubelet.table.running + (kubelet.stages.running if kubelet.stages is not None else 0)
+    stages = kubelet.staged_pods.manager
+    return kubelet.table.running + (stages.running if stages is not None else 0)
 
 
 def _containers(host: HostState) -> Mapping[str, int]:

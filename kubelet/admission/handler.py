@@ -14,7 +14,7 @@ from kubelet.admission.features import NodeFeatures, forbidden_sysctl
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
 from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.manager import NodePressure
-from kubelet.managers.allocation import Rejection
+from kubelet.managers.allocation import Allocation, Rejection
 from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.context import WallTimes
@@ -108,6 +108,11 @@ class AdmissionHandler:
             return refused
         return outcome
 
+    def allocate(self, pod: KubeletPod) -> Allocation:
+        """Return what the managers give to a pod that is not asked again whether it fits; nothing when it does not."""
+        outcome = self.outcome(pod)
+        return outcome.allocation if isinstance(outcome, Admitted) else Allocation()
+
     def decide(self, pod: KubeletPod, key: WorkerKey, now: float, *, is_live: bool = False) -> None:
         """Admit, reject, or wait for what the decision depends on.
 
@@ -141,6 +146,14 @@ class AdmissionHandler:
                 self._await_node(pod, key)
             case Rejection() as rejection:
                 self._rejected(pod, key, rejection, now)
+
+    def restrict(self, refused: Rejection | None, is_held: bool, now: float) -> None:
+        """Admit no pod any more, or hold new ones back, because of the node."""
+        is_new = refused is not None and self.refused is None
+        self.refused = refused
+        self.hold_back(is_held, now)
+        if is_new:
+            self.capacity_came(now)  # who waits is refused now
 
     def hold_back(self, is_held: bool, now: float) -> None:
         """Let new pods wait from now on, or take those that wait."""

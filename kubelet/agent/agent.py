@@ -168,7 +168,7 @@ class Agent(NodeShell):
             spread_s=spread_s,
         )
         if self.stages is not None:
-            self.kubelet.stages = self.stages.follow(pods, self.kubelet.new_ip)
+            self.kubelet.staged_pods.manager = self.stages.follow(pods, self.kubelet.addresses.new_ip)
         pods.on_change(self._pod_changed)
         if (on_pod := self.host.on_pod) is not None:
             pods.on_change(lambda change: on_pod(self.name, change, pods.lister.document(change.object.metadata.key)))
@@ -265,7 +265,7 @@ class Agent(NodeShell):
         """Go on with the stages that the host has now."""
         if self.stages is not None:
             self.stages.stages_changed()
-            self.kubelet.stages_changed(self.now())
+            self.kubelet.staged_pods.stages_changed(self.now())
 
     def annotations_changed(self) -> None:
         """Write the new path of the node's metrics, when it changed."""
@@ -332,7 +332,7 @@ class Agent(NodeShell):
 
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
         """The runtime still holds this from before the process began."""
-        self.kubelet.records[key] = record
+        self.kubelet.recovery.records[key] = record
 
     def disk_changed(self, *, has_error: bool) -> None:
         """The disk began or ceased to fail."""
@@ -365,7 +365,7 @@ class Agent(NodeShell):
             return
         has_all = self.pods is not None and self.pods.has_synced
         self.kubelet.settle(now)
-        if has_all and (self.kubelet.records or not self.kubelet.resizes.has_sources):
+        if has_all and (self.kubelet.recovery.records or not self.kubelet.resizes.has_sources):
             self.kubelet.sources_ready(now)
         self.drain()
 
@@ -395,7 +395,7 @@ class Agent(NodeShell):
         old = self.report.advertised
         is_news = self.report.resources_seen(node.status)
         if old != self.report.advertised:
-            self.kubelet.advertised_changed(old, self.report.advertised)
+            self.kubelet.capacity.advertise(old, self.report.advertised)
         if is_news:
             now = self.now()
             self.set_timer(now + STATUS_PERIOD_S - now % STATUS_PERIOD_S, "advertise")
@@ -405,7 +405,7 @@ class Agent(NodeShell):
         self._record_news()
         self._see_resources(node)
         self.kubelet.admission.node = _facts(node)
-        self.kubelet.node_seen(node, self.now())
+        self.kubelet.policy_watch.node_seen(node, self.now())
         if self.kubelet.volumes is not None:
             self.kubelet.volumes.node_written(node, self.now())
         self.node_uid = node.metadata.uid or self.node_uid
@@ -421,7 +421,7 @@ class Agent(NodeShell):
         if not read.for_session:
             self.kubelet.admission.node_read(None if node is None else _facts(node), self.now())
             if node is not None:
-                self.kubelet.node_seen(node, self.now())
+                self.kubelet.policy_watch.node_seen(node, self.now())
         elif node is None:
             await asyncio.sleep(1.0)
             self.spawn(self._read_node(read))
@@ -612,7 +612,7 @@ class Agent(NodeShell):
 
     def staged(self, key: Key) -> KubeletPod | None:
         """Return the pod of that name if stages move it, and None otherwise."""
-        stages = self.kubelet.stages
+        stages = self.kubelet.staged_pods.manager
         found = (each.pod for each in stages.pods.values()) if stages is not None else iter(())
         return next((pod for pod in found if pod.metadata.key == key), None)
 

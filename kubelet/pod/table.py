@@ -7,8 +7,8 @@ registered (`on`), every other one to the shell. Source: kubelet 3.1, 3.2, 6; gu
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kubelet.effects import Effect, Outbox, Save, SetTimer, SpanStage
-from kubelet.pod.pod import Pod
+from kubelet.effects import Effect, Outbox, PodRejected, Save, SetTimer, SpanStage
+from kubelet.pod.pod import REMOVED_GRACE_S, Pod
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.runtime.records import PodRecord, lines_of
@@ -29,7 +29,8 @@ class PodTable:
         self.start_times = start_times
         self._node, self._statuses, self._out = node, statuses, out
         self._handlers: dict[type, Callable[[Pod, Any, float], None]] = {
-            SpanStage: lambda pod, reached, now: out.span_stage(reached.key, reached.stage, reached.reason)
+            SpanStage: lambda pod, reached, now: out.span_stage(reached.key, reached.stage, reached.reason),
+            PodRejected: lambda pod, effect, now: self.report_rejection(pod, effect.reason, effect.message, now),
         }
         self.on_forget: Callable[[WorkerKey], None] = lambda key: None
         """Called when a pod is held no more."""
@@ -84,6 +85,24 @@ class PodTable:
         if due is not None and self._timers.get(key, float("inf")) > due:
             self._timers[key] = due
             self._out.effects.append(SetTimer(due, "worker", key))
+
+    def end(
+        self, pod: Pod, now: float, cause: str, reason: str, message: str, grace_s: float = REMOVED_GRACE_S
+    ) -> None:
+        """End a pod because of its node, within the grace period in seconds."""
+        is_disruption = cause not in ("rejected", "unbound", "over limit")
+        ending = pod.terminate(now, grace_s, cause, reason=reason, message=message, disruption=is_disruption)
+        self.perform(pod, ending, now)
+
+    def reject(self, pod: Pod, reason: str, message: str, now: float) -> None:
+        """End a pod that was admitted, with a status as if it had been rejected."""
+        self.end(pod, now, "rejected", reason, "Pod was rejected: " + message)
+
+    def report_rejection(self, pod: Pod, reason: str, message: str, now: float) -> None:
+        """Reject a pod that was admitted and cannot have what it needs; count that, and record an Event about it."""
+        self._out.counts.add("kubelet_admission_rejections_total", reason)
+        self._out.event(pod.pod, reason, message, "Warning")
+        self.reject(pod, reason, message, now)
 
     def due(self, key: WorkerKey, now: float) -> None:
         """A pod's timer fired."""

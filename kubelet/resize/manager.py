@@ -138,6 +138,11 @@ class ResizeManager:
         self.queue.push(worker.key, lambda key: self._rank(self._table.pods[key]))
         return True
 
+    def recover(self, worker: Pod, pod: KubeletPod) -> None:
+        """An earlier kubelet started the pod: queue what its spec asks for, if anything can still be decided."""
+        if self.is_live(worker):
+            self.requested(worker, pod)
+
     def _rank(self, worker: Pod) -> Rank:
         pod = worker.pod
         held = worker.conditions.get(RESIZE_PENDING)

@@ -24,13 +24,12 @@ DEFERRED: Final = "Deferred"
 
 
 class ResizePolicy:
-    """One node's policy as it was read last. `is_looking`: a timer has the Node read again and again."""
+    """One node's policy as it was read last."""
 
     def __init__(self, form: PolicyForm | None, node: str, times: WallTimes) -> None:
         self.form = form
         self.owners: tuple[str, ...] = ()
         """Who does not want preemption for resizes here: if anyone, this kubelet must not evict for one."""
-        self.is_looking = False
         self._node = node
         self._times = times
         self._since = ""

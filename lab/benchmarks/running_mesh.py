@@ -14,7 +14,8 @@ from lab.scenarios.measures import quantile
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import Identity
 from services.api.wire import Api, WatchEvent, WatchRequest
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.mesh.options import MeshOptions
+from services.runtime.supervisor import Supervisor
 
 IN_FLIGHT: Final = 256
 LIMIT_S: Final = 300.0

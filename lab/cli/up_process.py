@@ -41,9 +41,10 @@ from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers, block_sizes
 from services.runtime.config import PARENT_VARIABLE, MeshError
 from services.runtime.credentials import FOLDER, PAGE_TOKEN_FILE
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import write_atomically
 from services.runtime.roles import read_role
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30

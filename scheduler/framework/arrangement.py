@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from scheduler.cache.node_info import PodInfo
 from scheduler.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -61,6 +62,10 @@ class Enabled:
         return name
 
 
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+"""Of a pod and the seconds when it (re)entered the queue: smaller comes first."""
+
+
 class Arrangement:
     """The plugins of a profile at their points. `observer`: observes calls.
 
@@ -77,6 +82,14 @@ class Arrangement:
     def at(self, point: str) -> list[Enabled]:
         """Return what runs at a point, in its order."""
         return [self._by_name[name] for name in self.points[point]]
+
+    def plugins_with(self, protocol: Any) -> list[Any]:
+        """Return the plugins that have the methods of a protocol, in the profile's order, as they are."""
+        return [e.plugin for e in self.profile if isinstance(e.plugin, protocol)]
+
+    def sort_key(self) -> SortKey | None:
+        """Return the key by which the first plugin at `queueSort` orders the queue; None when there is none."""
+        return next((e.plugin.sort_key for e in self.at("queueSort")), None)
 
     def plugins_at(self, point: str) -> list[Any]:
         """Return the plugins of a point as they are called: observed, where anything observes them."""

@@ -25,7 +25,7 @@ from scheduler.framework.arrangement import (
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
 from scheduler.framework.failures import failure_of
-from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
+from scheduler.framework.nominated_pods import Ask, BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import BindCall, EnqueueExtensions, PostFilterResult, PreFilterResult
 from scheduler.framework.proposal_points import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
@@ -81,6 +81,21 @@ class UsesFilters(Protocol):
     def use_filters(self, filters: Runner) -> None: ...  # noqa: D102
 
 
+class RunnerMemory(NamedTuple):
+    """What a runner knows from one cycle to the next."""
+
+    forms: Forms
+    templates: Templates
+    nominated_filter: NominatedPodFilter
+
+    @classmethod
+    def of(cls, profile: Sequence[Enabled], row_pure: Sequence[Any], ask: Ask) -> RunnerMemory:
+        """Return the memory of a runner that has run nothing yet. `row_pure`: plugins whose answers are remembered by
+        template; `ask`: whether a pod fits a node beside the pods nominated there."""
+        forms = Forms(e.plugin for e in profile)
+        return cls(forms, Templates(row_pure, forms), NominatedPodFilter(ask))
+
+
 class Runner:
     """The plugins of one profile, sorted by what they serve.
 
@@ -89,7 +104,7 @@ class Runner:
 
     `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
     `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
-    `observer`: observes the calls; `twin`: the runner whose memory an observed one shares.
+    `observer`: observes the calls; `memory`: of the runner that is observed, which this one shares; None: its own.
     `is_part`: it runs some plugins of a profile whose filters they use already.
     """
 
@@ -100,42 +115,33 @@ class Runner:
         *,
         asks_relevance: bool = False,
         observer: Observer | None = None,
-        twin: Runner | None = None,
+        memory: RunnerMemory | None = None,
         is_part: bool = False,
     ) -> None:
         arrangement = Arrangement(profile, points, observer)
-        plugins = [e.plugin for e in profile]
-        self.profile, self.points = arrangement.profile, arrangement.points
-        self.plugins_by_name: dict[str, Any] = {p.name: p for p in plugins}
+        self.profile, self.points, self.sort_key = arrangement.profile, arrangement.points, arrangement.sort_key()
+        self.plugins_by_name: dict[str, Any] = {e.name: e.plugin for e in profile}
         self.weights: dict[str, int] = {e.name: e.weight for e in profile}
-        self.sort_key: Callable[[PodInfo, float], tuple[float, ...]] | None = next(
-            (e.plugin.sort_key for e in arrangement.at("queueSort")), None
-        )
-        self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
+        self._choosy = arrangement.plugins_with(RelevancePlugin) if asks_relevance else []
         # What a plugin says that depends on the pod as a whole is not remembered by template.
-        row_pure = [p for p in plugins if isinstance(p, RowPure) and p not in self._choosy]
-        filters = self._filters = FilterPlugins.of(arrangement, row_pure)
-        scores = self._scores = ScorePlugins.of(arrangement, row_pure)
+        row_pure = [p for p in arrangement.plugins_with(RowPure) if p not in self._choosy]
+        self._filters = FilterPlugins.of(arrangement, row_pure)
+        self._scores = ScorePlugins.of(arrangement, row_pure)
         self._plugins = PointPlugins.of(arrangement)
-        self._placement = [p for p in plugins if isinstance(p, PlacementFeasiblePlugin)]
-        self._signing = SigningPlugins.of(filters, scores)
-        self._pure = RowPlugins(
-            arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
-        )
-        self._forms: Forms = twin._forms if twin is not None else Forms(plugins)
-        self._templates: Templates = twin._templates if twin is not None else Templates(row_pure, self._forms)
-        self._nominated_filter: NominatedPodFilter = (
-            twin._nominated_filter if twin is not None else NominatedPodFilter(self._filter_with_nominated)
-        )
-        for plugin in plugins if twin is None and not is_part else ():
-            if isinstance(plugin, UsesFilters):
-                plugin.use_filters(self)
+        self._placement = arrangement.plugins_with(PlacementFeasiblePlugin)
+        self._signing = SigningPlugins.of(self._filters, self._scores)
+        self._pure = _row_plugins(arrangement, self._filters, self._scores)
+        own = memory or RunnerMemory.of(profile, row_pure, self._filter_with_nominated)
+        self._forms, self._templates, self._nominated_filter = own
+        for plugin in arrangement.plugins_with(UsesFilters) if memory is None and not is_part else ():
+            plugin.use_filters(self)
         if observer is not None:
             observer.points(self)
 
     def observed(self, observer: Observer) -> Runner:
         """Return the runner with the same plugins and the same memory whose calls are observed."""
-        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
+        memory = RunnerMemory(self._forms, self._templates, self._nominated_filter)
+        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, memory=memory)
 
     def only(
         self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False, observer: Observer | None = None
@@ -367,27 +373,12 @@ class Runner:
                 continue
             refused = alive & ~passed
             if refused.any():
-                self._explain(diagnosis, state, pod, columns, plugin, refused)
+                self._forms.explain(diagnosis, state, pod, columns, plugin, refused)
                 alive &= passed
         for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
             diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
-
-    def _explain(
-        self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
-    ) -> None:
-        if plugin.name in self._forms.vector_filters:
-            for refusal in plugin.explain_all(state, pod, columns, refused):
-                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
-            return
-        said: dict[Status, Mask] = {}
-        for row in np.flatnonzero(refused):
-            node = columns.nodes[row]
-            assert node is not None
-            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
-        for status, rows in said.items():
-            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -582,6 +573,13 @@ class Runner:
                 plugin.post_bind(state, pod, node_name)
             except Exception as error:  # the pod is bound, whatever follows
                 failure_of(error, "PostBind", plugin.name)
+
+
+def _row_plugins(arrangement: Arrangement, filters: FilterPlugins, scores: ScorePlugins) -> RowPlugins:
+    """Return the row-pure plugins as they are called."""
+    return RowPlugins(
+        arrangement.callees(filters.pure), arrangement.scorers(scores.plain), arrangement.scorers(scores.normalized)
+    )
 
 
 def _of(status: Status, plugin: Any, running: str = "") -> Status:

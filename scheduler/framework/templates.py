@@ -12,8 +12,8 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.status import Code
+from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.status import Code, Status
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from services.api.lru import LRU
 
@@ -65,6 +65,22 @@ class Forms:
             if node is not None:
                 scores[row] = plugin.score(state, pod, node)
         return scores
+
+    def explain(
+        self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
+    ) -> None:
+        """Put into the diagnosis why a plugin refused these rows."""
+        if plugin.name in self.vector_filters:
+            for refusal in plugin.explain_all(state, pod, columns, refused):
+                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
+            return
+        said: dict[Status, Mask] = {}
+        for row in np.flatnonzero(refused):
+            node = columns.nodes[row]
+            assert node is not None
+            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
+        for status, rows in said.items():
+            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
 
 class RowPlugins(NamedTuple):

@@ -31,8 +31,9 @@ from services.client.rpc import RpcTransport
 from services.runtime.components import component_of
 from services.runtime.config import MeshError
 from services.runtime.machine import disk_error
+from services.runtime.mesh.options import MeshOptions
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.runtime.supervisor import Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 from services.telemetry.pieces import KEEP_ALL
