@@ -34,7 +34,7 @@ class EntryPoint(Protocol):
 
 
 class LocalApi:
-    """`Api` as one identity."""
+    """The `Api` of one identity."""
 
     def __init__(self, server: EntryPoint, identity: Identity, kind: SpanKind = "internal") -> None:
         self._server, self.identity, self._kind = server, identity, kind
@@ -69,8 +69,9 @@ class LocalApi:
 
 
 class StreamingApi(LocalApi):
-    """`Api` for one watch over a connection: what it begins with is taken in pieces, and a client that takes nothing
-    for too long is cut (L-WS)."""
+    """The `Api` for one watch over a connection. Its start is sent in pieces, and a client that reads nothing
+    for too long is cut (L-WS).
+    """
 
     def __init__(
         self,
@@ -84,8 +85,10 @@ class StreamingApi(LocalApi):
         self._place, self._send_blocked_max_s, self._started = place, send_blocked_max_s, started
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches until the server ends the watch; between two pieces others have their turn. Raises: ApiError
-        when it is refused."""
+        """Yield batches until the server ends the watch; other tasks run between two pieces.
+
+        Raises: ApiError when it is refused.
+        """
         woken, place, loop = asyncio.Event(), self._place, asyncio.get_running_loop()
         watcher: Watcher | None = None
         try:

@@ -1,4 +1,5 @@
-"""The requests that an API server answered, as upstream's metrics count them: totals, durations, and how many go on.
+"""Counters of the requests that an API server answered, as upstream's metrics: totals, durations, requests
+in flight.
 
 Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/metrics/metrics.go`.
 """
@@ -22,14 +23,15 @@ METHODS: Final = {
     "create": "POST",
     "update": "PUT",
 }
-"""What metrics call the verbs of calls, as upstream's: the HTTP method, or LIST, WATCH or CONNECT."""
+"""Label values for verbs in metrics, as upstream's: the HTTP method, or LIST, WATCH or CONNECT."""
 OTHER: Final = "other"
-"""What metrics call any other verb, as upstream's."""
+"""Label value for any other verb in metrics, as upstream's."""
 UNEXPECTED: Final = "unexpected"
-"""What metrics call the kind and subresource of requests that are counted together. Source: KEP-2305, whose allowlists
-of label values replace every other value by it."""
+"""Label value for kind and subresource of requests that are counted together. Source: KEP-2305, whose
+allowlists of label values replace every other value by it.
+"""
 COUNTED_MAX, TIMED_MAX = 4_000, 400
-"""So many sorts of requests have totals of their own, and so many a distribution of their own, which is 26 lines."""
+"""Limits of the sorts of requests that have their own totals, and their own histogram, which is 26 lines."""
 BOUNDS: Final = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
     *(3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
@@ -38,7 +40,7 @@ _LABELS: Final = ("verb", "dry_run", "group", "version", "resource", "subresourc
 
 
 class _Sort(NamedTuple):
-    """What requests that are counted together have in common; `resource`: a wire name."""
+    """The labels that requests counted together share; `resource`: a wire name."""
 
     verb: str
     resource: str
@@ -48,7 +50,7 @@ class _Sort(NamedTuple):
 
 
 class _Answers:
-    """How requests of one sort were answered: how often with which code, and after how long."""
+    """Answers to requests of one sort: the count by code, and the histogram of durations."""
 
     __slots__ = ("by_code", "took")
 
@@ -58,10 +60,10 @@ class _Answers:
 
 
 class Requests:
-    """Counts requests. `begun`: of those that read, and of those that change something. `version_of`: the version in
-    which the kind of a wire name is stored.
+    """Counts requests. `begun`: the number of reads, and of mutating requests, that have begun.
 
-    The first sorts of requests to come are counted each by itself, any further ones by verb and scope.
+    `version_of`: returns the stored version of the kind with a wire name. The first sorts of requests are counted
+    individually, any further ones by verb and scope.
     """
 
     def __init__(self, version_of: Callable[[str], str]) -> None:
@@ -72,7 +74,7 @@ class Requests:
         self._took: dict[_Sort, Histogram] = {}
 
     def ended(self, request: Request, code: int, took_s: float, trace_id: str) -> None:
-        """Count the answer to a request; `trace_id`: of a sampled trace, else ""."""
+        """Count the answer to a request; `trace_id`: that of a sampled trace, else ""."""
         verb = request.verb
         if request.name or verb == "create":
             scope = "resource"
@@ -102,7 +104,7 @@ class Requests:
         return METRICS.of(self)
 
     def totals(self) -> dict[tuple[str, ...], float]:
-        """Return the number of answers by the values of `verb` to `component` and `code`, in order."""
+        """Return the number of answers by label values: `verb` to `component`, then `code`, in order."""
         return {
             (*labels, str(code)): count
             for labels, answers in self._labelled(self._answers)
@@ -110,7 +112,7 @@ class Requests:
         }
 
     def durations(self) -> dict[tuple[str, ...], Histogram]:
-        """Return how long answers took, by the values of `verb` to `component`, in order."""
+        """Return the histograms of durations by label values: `verb` to `component`, in order."""
         return dict(self._labelled(self._took))
 
     def _labelled(self, by_sort: Mapping[_Sort, T]) -> Iterator[tuple[tuple[str, ...], T]]:
@@ -123,13 +125,13 @@ class Requests:
             yield labels, by_sort[sort]
 
     def in_flight(self) -> dict[str, int]:
-        """Return how many requests are being answered, by whether they change something."""
+        """Return the number of requests in flight, by whether they mutate."""
         left = [begun - answered for begun, answered in zip(self.begun, self._answered, strict=True)]
         return dict(zip(("readOnly", "mutating"), left, strict=True))
 
 
 STALE_WRITES: Final = ("StaleBinding", "Forbidden")
-"""Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
+"""Reasons for refusing a node's pod status: it is of an earlier binding, or the pod belongs to another node."""
 
 
 class PodWrites:
@@ -166,7 +168,7 @@ def _reason_of(body: bytes) -> str:
 
 
 def group_resource(name: str) -> tuple[str, str]:
-    """Return group and resource of `deployments.apps`, as upstream labels have them."""
+    """Return group and resource of a wire name such as `deployments.apps`, as upstream's labels."""
     resource, _, group = name.partition(".")
     return group, resource
 

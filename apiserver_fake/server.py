@@ -72,7 +72,7 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 REVIEWS = {review.name: review for review in reviews.REVIEWS}
 PODS = "pods"
 DELETED_AT_ONCE = 100
-"""Objects of one collection whose deletions wait for the writer at the same time."""
+"""Deletions of one collection that wait for the writer at the same time."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "patch_type", "uid", "resource_version")
 
@@ -89,7 +89,9 @@ class ApiServer:
         access: Access,
         extensions: Extensions,
     ) -> None:
-        """`access`: how clients are treated. `extensions`: what the server has besides its kernel."""
+        """Join the parts. `access`: access settings of clients. `extensions`: what the server has besides its
+        kernel.
+        """
         self._seams, self._config, self._tokens = seams, config, tokens
         self.access, self._places = access, extensions
         self._journal = journal
@@ -151,11 +153,11 @@ class ApiServer:
         return self._journal.is_shared
 
     async def catch_up(self) -> None:
-        """Return when this server knows what every other one has committed before the call. Raises: ApiError."""
+        """Wait until this server knows everything that other servers committed before the call. Raises: ApiError."""
         await self._journal.confirm()
 
     async def etcd_failure(self) -> str:
-        """Return why etcd does not answer; empty when it does, or there is none."""
+        """Return why etcd does not answer; empty if it does, or if there is no etcd."""
         return await self._journal.check()
 
     # -- life
@@ -192,7 +194,7 @@ class ApiServer:
             await self._journal.close()
 
     async def wait_until_ready(self) -> None:
-        """Return once requests are served."""
+        """Wait until requests are served."""
         await self._ready.wait()
 
     def _recover(self, recovered: Recovered) -> None:
@@ -260,8 +262,9 @@ class ApiServer:
         await keep_access_objects(api, confirm, lambda: access_objects(self.access, find))
 
     async def change_authority(self, authority: str) -> None:
-        """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
-        changed. Raises: ApiError."""
+        """Publish a new certificate bundle in place of `Access.authority`, because the authorities of clients and
+        servers have changed. Raises: ApiError.
+        """
         self.access = replace(self.access, authority=authority)
         await self._keep_access_objects()
         self.extensions.change_authority(authority)
@@ -292,18 +295,23 @@ class ApiServer:
     # -- ways in
 
     def api_for(self, identity: Identity, kind: SpanKind = "internal") -> Api:
-        """Return the server as that identity reaches it: in this process, or from another one (`server`)."""
+        """Return the API of this server for an identity. `kind`: whether calls come from this process (internal) or
+        from another one (`server`).
+        """
         return LocalApi(self, identity, kind)
 
     def streaming_api(
         self, identity: Identity, place: Place | None, send_blocked_max_s: float, started: Callable[[], None]
     ) -> Api:
-        """Return the server for one watch of a client that is at the other end of a connection; `place` is left when
-        the watch has begun or ended, and `started` called when it has begun."""
+        """Return the API for one watch of a client at the other end of a connection.
+
+        `place` is released when the watch has sent its start or has ended; `started` is called when it has sent its
+        start.
+        """
         return StreamingApi(self, identity, place, send_blocked_max_s, started)
 
     def open_watch(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:
-        """Begin a watch; `notify` is called whenever there is something to take. Raises: ApiError."""
+        """Begin a watch; `notify` is called whenever there are events to take. Raises: ApiError."""
         watches = self.watches
         if not self.is_ready:
             raise _not_ready()
@@ -312,10 +320,10 @@ class ApiServer:
     # -- calls
 
     def start(self, identity: Identity, request: Request, kind: SpanKind = "server") -> Response | Awaitable[Response]:
-        """Begin a call and return its answer, or what to await for it. `kind`: internal for a call of this process.
+        """Begin a call and return its answer, or an awaitable for it. `kind`: internal for a call of this process.
 
-        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses, and so is what
-        a bug answers: every call that begins is counted once as ended.
+        An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses, and so are
+        unexpected errors: every call that begins is counted once as ended.
         """
         span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
         began, is_write = self._clock.now(), request.verb in MUTATING
@@ -446,8 +454,10 @@ class ApiServer:
     async def admit_connection(
         self, identity: Identity, request: Request, options: Document, complete: Complete
     ) -> Connection:
-        """Return a connection's options as admission leaves them. The caller's right is looked at before; webhooks have
-        their own time limits and no other. Raises: ApiError."""
+        """Return a connection's options after admission. The caller must be authorized before.
+
+        Webhooks have their own time limits and no other. Raises: ApiError.
+        """
         registry = self.registry
         try:
             found = await self._rehearsals.admit_connection(

@@ -34,30 +34,30 @@ ACCOUNTS: Final = "serviceaccounts"
 
 
 class StoredPolicy(PolicySource, Protocol):
-    """The policy that stored Roles and bindings make."""
+    """The RBAC policy of the stored Roles and bindings."""
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take notice of commits."""
+        """Take in committed changes."""
         ...
 
 
 class TokenSecrets(Protocol):
-    """Keeps secrets that hold tokens of service accounts."""
+    """Keeps service account token secrets."""
 
     def note_secret(self, namespace: str, name: str) -> None:
-        """Look at a secret."""
+        """Queue a secret for a check."""
         ...
 
     def note_account(self, namespace: str, name: str) -> None:
-        """Look at the secrets of an account."""
+        """Queue the secrets of an account for a check."""
         ...
 
     def change_authority(self, authority: str) -> None:
-        """Put another bundle of certificates into the secrets."""
+        """Replace the certificate bundle in the secrets."""
         ...
 
     async def run(self) -> None:
-        """Write what secrets lack, until cancelled."""
+        """Fill the secrets, until cancelled."""
         ...
 
 
@@ -70,19 +70,19 @@ class Definitions(Protocol):
         ...
 
     def recover(self, records: Sequence[Record]) -> None:
-        """Serve what the definitions of a recovered store define."""
+        """Serve the kinds of a recovered store's definitions."""
         ...
 
     def note(self, change: Change) -> None:
-        """Take notice of one committed definition, before watches show it."""
+        """Record one committed definition, before watches show it."""
         ...
 
     def published(self, changes: Sequence[Change]) -> None:
-        """Serve what changed definitions define now, after watches have shown them."""
+        """Serve the kinds of changed definitions, after watches have shown the changes."""
         ...
 
     def look_at(self, record: Record, *, is_gone: bool) -> None:
-        """Let the controller look at a definition."""
+        """Queue a definition for the controller."""
         ...
 
     async def run(self) -> None:
@@ -91,22 +91,24 @@ class Definitions(Protocol):
 
 
 class KwokKinds(Protocol):
-    """KWOK's kinds, as custom resources and as files."""
+    """KWOK's kinds, from custom resources and from files."""
 
     def writes(self, store: Store) -> Iterator[Request]:
-        """Yield what makes the definitions be there."""
+        """Yield the writes that create or update the definitions."""
         ...
 
     def usages(self, store: Store) -> UsageDocuments:
-        """Return what files and objects say that pods use."""
+        """Return the resource usage that files and stored objects state."""
         ...
 
 
 MakeDefinitions = Callable[[Store, Catalogue, Callable[[], Api], Callable[[str], None]], Definitions]
-"""`ended`, the last: called with the wire name of a kind that is not served as before."""
+"""Function that makes `Definitions`. Its last parameter, `ended`, is called with the wire name of a kind
+that is no longer served as before.
+"""
 MakeTokenSecrets = Callable[[Tokens, str, Find, Callable[[str], Iterable[Document]], Callable[[], Api]], TokenSecrets]
 Computed = Callable[[Request, Store, float, Container[str], UsageDocuments | None], Response]
-"""The answer to a read of a kind that is computed: `(request, store, wall_s, users of watches, usages)`."""
+"""Function that answers a read of a computed kind: `(request, store, wall_s, users of watches, usages)`."""
 
 
 def _no_objects(access: Access, find: Find) -> Iterator[Request]:
@@ -115,13 +117,13 @@ def _no_objects(access: Access, find: Find) -> Iterator[Request]:
 
 @dataclass(frozen=True)
 class Extensions:
-    """The extensions of one server. A function is called when the server first needs what it makes.
+    """The extensions of one server. Each function is called when the server first needs its result.
 
-    `kinds`: what extensions say of built-in kinds. `managers`: `metadata.managedFields`. `admission`: webhooks and
-    policies. `definitions`: custom resources; `is_converting`: whether their conversion webhooks can be called.
-    `stored_policy`: RBAC objects. `access_objects`: the writes that bring about what a mode of access needs.
-    `token_secrets`: secrets with tokens of accounts. `computed`: metrics and other kinds that are read and never
-    stored. `audit`: the audit log. `kwok`: KWOK's kinds as custom resources.
+    `kinds`: extensions of built-in kinds. `managers`: `metadata.managedFields`. `admission`: webhooks and policies.
+    `definitions`: custom resources; `is_converting`: whether their conversion webhooks can be called.
+    `stored_policy`: RBAC objects. `access_objects`: the writes that create or update the objects that the access
+    settings need. `token_secrets`: service account token secrets. `computed`: metrics and other kinds that are read
+    and never stored. `audit`: the audit log. `kwok`: KWOK's kinds as custom resources.
     """
 
     kinds: KindExtensions = NO_EXTENSIONS
@@ -168,7 +170,7 @@ class LiveExtensions:
             )
 
     def definitions(self) -> Definitions | None:
-        """Return what custom resources are served by; None where the extension is left out."""
+        """Return the extension that serves custom resources; None if it is left out."""
         if self._definitions is None and (make := self._extensions.definitions) is not None:
             self._definitions = make(self._store, self._catalogue, self._api, self._ended)
         return self._definitions

@@ -1,8 +1,9 @@
-"""The mesh's own server: multiplexed calls and multiplexed watches over gRPC.
+"""The mesh's gRPC server: multiplexed calls and multiplexed watches.
 
-A stream carries one connection's calls (or watches) of any number of identities. What is ready together is
-sent together: an idle stream sends at once, one that has just sent lingers up to 2 ms, because draining what
-happens to be queued does not batch a fast pipeline. Messages map one to one to `services.api.wire`.
+A stream carries one connection's calls (or watches) of any number of identities. Messages that are ready
+together are sent together. An idle stream sends at once. A stream that has just sent lingers up to 2 ms,
+because sending only what is already queued does not batch a fast pipeline. Messages map one to one to
+`services.api.wire`.
 """
 
 import asyncio
@@ -58,13 +59,13 @@ OUTBOX_BYTES_MAX = 16 << 20
 WATCHES_PER_STREAM = 20_000
 STOP_S = 0.5
 FORM = "mesh.v1.WatchEvent"
-"""What pieces of initial events are encoded to here."""
+"""Name of the encoding of pieces of initial events."""
 END_REASON = "mesh-end-reason"
 """The trailer that says why a stream was ended (W14)."""
 STREAMS_MAX, STREAMS_PER_IDENTITY = 4_000, 100
-"""How many streams may be open: of calls and of watches, a client has one of each."""
+"""Limits of open streams, total and per identity, each for calls and for watches; a client has one stream of each."""
 FAILED_LOGINS_PER_S = 20
-"""How many failed authentications of one address are answered with 401 (L-RATE)."""
+"""Failed authentications per second and address that are answered with 401 (L-RATE)."""
 
 _HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
@@ -131,7 +132,7 @@ async def _woken(event: asyncio.Event, timeout_s: float | None = None) -> None:
 
 
 class _Pace:
-    """Keeps frames 2 ms apart once they come close together."""
+    """Keeps frames at least 2 ms apart when they follow each other closely."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -154,8 +155,11 @@ class _Pace:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whose stream it is, and whose certificate its connection has, if any. What is bound to a host is good where that
-    host opened the connection: by its certificate, and without one by the credential of the stream (X-ID5)."""
+    """The identity of a stream, and the certificate of its connection, if any.
+
+    A host-bound token is valid if that host opened the connection: by its certificate, or without one by the
+    credential of the stream (X-ID5).
+    """
 
     identity: Identity
     peer: Peer | None = None
@@ -590,7 +594,7 @@ class GrpcServer(ApiServerServicer):
         self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
 
     async def open(self, host: str, port: int) -> int:
-        """Listen and return the port. Raises: StartError when the address cannot be had."""
+        """Listen and return the port. Raises: StartError when the address cannot be bound."""
         if port and not _is_free(host, port):
             raise StartError(f"cannot listen on {host}:{port}: the port is taken", EXIT_CONFIG)
         listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
@@ -621,7 +625,7 @@ class GrpcServer(ApiServerServicer):
         )
 
     async def close(self) -> None:
-        """Stop listening and end what is open."""
+        """Stop listening and end all open streams."""
         if self._listener is not None:
             await self._listener.stop(STOP_S)
 
@@ -703,11 +707,11 @@ class GrpcServer(ApiServerServicer):
 
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
-        """Answer many calls at once."""
+        """Answer many calls concurrently."""
         async with self._admit(context) as caller:
             await _CallStream(self._server, caller, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
-        """Serve many watches at once."""
+        """Serve many watches concurrently."""
         async with self._admit(context) as caller:
             await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()

@@ -33,7 +33,7 @@ def begin_trail(
 
 
 def uri_of(request: Request, catalogue: Catalogue) -> str:
-    """Return the path that REST has for a call over gRPC."""
+    """Return the REST path that corresponds to a call over gRPC."""
     resource = catalogue.resources.get(request.resource)
     version = resource.version if resource is not None else "v1"
     plural, _, group = request.resource.partition(".")

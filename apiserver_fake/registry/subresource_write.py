@@ -146,7 +146,7 @@ class SubresourceWrite:
         self._stager = Stager(resource, traceparent, contexts.catalogue.find, is_dry_run=request.dry_run)
 
     def subresource(self, staged: Staged, sub: Subresource, body: Any) -> Response:
-        """Stage what the subresource makes of the object and return its answer. Raises: ApiError."""
+        """Stage the result of the subresource call and return its answer. Raises: ApiError."""
         request, resource, form = self._request, self._resource, FORMS.get(sub.name, _PLAIN)
         stored = staged.get(resource.name, request.namespace, request.name)
         old = None if stored is None else self.bodies.old(stored)

@@ -1,7 +1,8 @@
-"""The objects of one kind in its versions, during one write.
+"""The versions of one kind during one write, and conversions of objects between them.
 
-What comes in another version than the stored one is read and judged by the rules of its version, then converted.
-Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
+An object sent in another version than the stored one is read and validated by the rules of its version, then
+converted. Source: upstream
+`staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from services.api.meta import Document
 
 
 class Versions:
-    """Converts objects of one kind; what a webhook has to convert is asked for by way of the session."""
+    """Converts objects of one kind; conversions by a webhook go through the session."""
 
     def __init__(self, stored: str, versions: Callable[[], Sequence[ServedVersion]], session: Session | None) -> None:
         """`versions`: those in which the kind is served, made when they are first needed."""
@@ -24,15 +25,17 @@ class Versions:
         """The version in which objects are stored."""
 
     def served(self, api_version: str) -> ServedVersion | None:
-        """Return the version of that name, None when it is not served."""
+        """Return the served version of that name; None if it is not served."""
         return next((each for each in self._versions() if each.resource.api_version == api_version), None)
 
     def sent(self, api_version: str) -> ServedVersion | None:
-        """Return the version that a caller knows; None when it is the stored one."""
+        """Return the version in which the caller sends objects; None if it is the stored one."""
         return None if api_version in ("", self.stored) else self.served(api_version)
 
     def convert(self, documents: list[Document], have: str, wanted: str) -> list[Document]:
-        """Return objects of one version in another, by way of the stored one. Raises: ApiError, Unanswered."""
+        """Return objects converted from one version to another, through the stored one. Raises: ApiError,
+        Unanswered.
+        """
         if have not in (wanted, self.stored) and (conversion := self._to_stored(have)) is not None:
             documents = converted(conversion, documents, self._session)
         if have != wanted and wanted != self.stored and (served := self.served(wanted)) is not None:

@@ -1,8 +1,8 @@
-"""One write as it runs inside the commit: preconditions, defaults, admission, validation, what is staged.
+"""One write as it runs inside the commit: preconditions, defaults, admission, validation, staging.
 
 Kinds differ by their `Strategy`, verbs by their `Subresource`; preconditions are checked here, against the
-newest state (S7). A new object gets a name, a uid, and a place within the limits.
-Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
+newest state (S7). A new object gets a name and a uid, and is checked against the limits on the number of
+objects. Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ANSWERED_WHOLE = frozenset(
         "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
     )
 )  # fmt: skip
-"""Kinds of which a deletion answers the object and no Status, also when it is gone at once.
+"""Kinds whose deletion is answered with the object instead of a Status, even when it is removed at once.
 
 Source: upstream `pkg/registry` (`ReturnDeletedObject`).
 """
@@ -61,7 +61,7 @@ CREATED_BY_UPDATE = frozenset(
     f"leases.coordination.k8s.io endpoints events limitranges runtimeclasses.node.k8s.io services "
     f"roles.{RBAC} rolebindings.{RBAC} clusterroles.{RBAC} clusterrolebindings.{RBAC}".split()
 )
-"""Kinds of which an update that names no version makes an object that is not there.
+"""Kinds for which an update without a resourceVersion creates a missing object.
 
 Source: upstream `pkg/registry` (`AllowCreateOnUpdate`).
 """
@@ -71,7 +71,7 @@ _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEPT = ("uid", "resourceVersion", "creationTimestamp", *_DELETION, "generation", "generateName", "selfLink")
 """Metadata that an update does not change."""
 _GIVEN = ("uid", "creationTimestamp", "generation")
-"""Metadata that a new object is given after admission changed it."""
+"""Metadata that the server sets in a new object after admission changed it."""
 
 
 class Write:
@@ -100,7 +100,7 @@ class Write:
     # -- create
 
     def create(self, staged: Staged, body: Document, managed: list[Document] | None = None) -> Response:
-        """Stage a new object and return it. `managed`: its managers, where it is applied. Raises: ApiError."""
+        """Stage a new object and return it. `managed`: its `managedFields`, for an apply. Raises: ApiError."""
         self.bodies.forget_unknown()
         request, resource = self.request, self.resource
         ctx = self.contexts.context(self.identity, request, staged, self._session)
@@ -217,15 +217,16 @@ class Write:
         return new if changed is None or changed == new else completed(changed)
 
     def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
-        """Return the options of a connection as policies and webhooks leave them; nothing is staged. Raises: ApiError,
-        Pending."""
+        """Return the options of a connection after policies and webhooks; nothing is staged. Raises: ApiError,
+        Pending.
+        """
         ctx = self.contexts.context(self.identity, self.request, staged, self._session)
         return self._guard.connect(ctx, options, complete)
 
     # -- update and patch
 
     def replace(self, staged: Staged, body: Document) -> Response:
-        """Stage the object as `body` has it; a new one where the kind allows that. Raises: ApiError."""
+        """Stage the object as in `body`; create it if it is missing and the kind allows that. Raises: ApiError."""
         request, resource = self.request, self.resource
         named = request.resource_version or metadata_of(body).get("resourceVersion")
         if (
@@ -240,7 +241,7 @@ class Write:
         return creation.create(staged, body)
 
     def update(self, staged: Staged, change: Callable[[Document], Document | Applied], *, is_patch: bool) -> Response:
-        """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
+        """Stage the result of `change` on the stored object and return it. Raises: ApiError."""
         self.bodies.forget_unknown()
         request, resource = self.request, self.resource
         stored = stored_object(staged, self.resource, self.request)
@@ -277,9 +278,9 @@ class Write:
         return answer(body, rv, ctx, 200)
 
     def apply(self, staged: Staged, config: Document, may_create: Callable[[], object]) -> Response:
-        """Stage what applying the configuration makes of the object, or makes; return it.
+        """Stage the object after applying the configuration, creating it if it is missing; return it.
 
-        `may_create` refuses who may not create what is not there. Raises: ApiError.
+        `may_create` raises for a caller that may not create the object. Raises: ApiError.
         """
         request, resource = self.request, self.resource
         config = self.bodies.named(config)
@@ -317,7 +318,9 @@ class Write:
     # -- delete
 
     def delete(self, staged: Staged, options: DeleteOptions) -> Response:
-        """Stage the removal, or the mark of one that waits for a grace period or finalizers. Raises: ApiError."""
+        """Stage the removal of the object, or its deletion mark if a grace period or finalizers remain. Raises:
+        ApiError.
+        """
         request, resource = self.request, self.resource
         stored = stored_object(staged, self.resource, self.request)
         check_preconditions(self.resource, stored, options.uid, "")

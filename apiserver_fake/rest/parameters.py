@@ -15,11 +15,12 @@ SINGLE_PARAMETERS = frozenset(
         "sendInitialEvents", "sinceSeconds", "sinceTime", "tailLines", "timeoutSeconds", "timestamps", "watch",
     )
 )  # fmt: skip
-"""Parameters that mean something here; each may be given once (V14). All others are ignored."""
+"""Known query parameters; each may be given once (V14). All others are ignored."""
 
 
 def is_set(query: Mapping[str, str], name: str) -> bool:
-    """Return a boolean parameter: anything but `0` and `false` in any case is true, also nothing at all after its name.
+    """Return the value of a boolean parameter: true unless it is `0` or `false` in any case; a name without
+    value is true.
 
     Source: upstream `staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go` (Convert_Slice_string_To_bool).
     """
@@ -59,14 +60,14 @@ class Parameters:
         return int(text)
 
     def version(self) -> str:
-        """Return `resourceVersion`; 0 says nothing beside a continue token."""
+        """Return `resourceVersion`; 0 is ignored together with a continue token."""
         text = self.text("resourceVersion")
         return "" if text == "0" and "continue" in self else text
 
     def limit(self) -> int:
-        """Return how many items a page may have, 0 for all of them.
+        """Return the most items that a page may have; 0 for all.
 
-        A negative limit is none; from the cache (`resourceVersion=0`) lists come whole. Source: upstream
+        A negative limit counts as none; from the cache (`resourceVersion=0`) lists come whole. Source: upstream
         `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
         """
         is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self

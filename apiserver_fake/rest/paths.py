@@ -1,7 +1,7 @@
-"""From an HTTP method, path and query to the mesh's own `Request` or `WatchRequest`.
+"""Parsing of an HTTP method, path and query into the mesh's own `Request` or `WatchRequest`.
 
 This is the path grammar of the Kubernetes API: core and named groups, namespaced or not, sub-resources, the old
-`/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
+`/watch/` prefix. Nothing here uses a socket; a refusal is an `ApiError` with the text of the real server.
 """
 
 import re
@@ -30,7 +30,7 @@ WATCH_TIMEOUT_MAX_S = 1800.0
 
 @dataclass(frozen=True)
 class SubresourceForm:
-    """What a subresource is called in discovery: group, version and kind of its body ("" = the parent's), verbs."""
+    """The form of a subresource in discovery: group, version and kind of its body ("" = the parent's), verbs."""
 
     kind: str = ""
     group: str = ""
@@ -55,18 +55,18 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
 
 
 CONNECTED = ("attach", "exec", "portforward", "proxy")
-"""Subresources that are no objects: a connection to a container, or an answer of one."""
+"""Subresources that are no objects: a connection to a container, or its output."""
 
 
 def subresource_form(name: str, kind: str = "") -> SubresourceForm:
-    """Return how that subresource of a kind appears; one without an entry is read and written like the object."""
+    """Return the discovery form of a subresource; one without an entry is read and written like the object."""
     form = SUBRESOURCES.get(name) or SubresourceForm()
     return replace(form, kind=f"{kind}{form.kind}") if name == "proxy" else form
 
 
 @dataclass(frozen=True)
 class Route:
-    """Where a path of a served resource leads."""
+    """The target of a path of a served resource."""
 
     served: ServedVersion
     namespace: str = ""
@@ -81,7 +81,7 @@ class Route:
 
     @property
     def is_of_definition(self) -> bool:
-        """Whether a definition defines the kind: what is known of its objects is what they say."""
+        """Whether a CustomResourceDefinition defines the kind."""
         return self.served.schema is not None
 
     @property
@@ -97,7 +97,7 @@ class Route:
         return f"{path}/{self.subresource}" if self.subresource else path
 
     def request(self, verb: str, **others: Any) -> Request:
-        """Return a call of that verb on what the path names."""
+        """Return a call of that verb on the route's resource or object."""
         return Request(
             verb=verb,
             resource=self.served.stored,
@@ -118,12 +118,14 @@ _MALFORMED = re.compile(r"[^?]*%(?![0-9A-Fa-f]{2})")
 
 
 def is_malformed(raw_path: str) -> bool:
-    """Whether the path before the query has a percent sign that begins no escape."""
+    """Whether the path before the query has a percent sign that is not part of an escape."""
     return "%" in raw_path and _MALFORMED.match(raw_path) is not None
 
 
 def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
-    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
+    """Return the route for the path segments after the group version. Raises: NotFound for an unserved resource
+    or scope.
+    """
     plurals = catalogue.served.get((group, version), {})
     parts = list(rest)
     if group in (CUSTOM, EXTERNAL) and plurals:
@@ -191,7 +193,7 @@ def verb_of(method: str, route: Route) -> str:
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
-    """Whether this is a watch: of a collection by the query, or by the old path prefix."""
+    """Whether the request is a watch: of a collection by the query, or by the old path prefix."""
     asks = verb == "list" and parameters.flag("watch")
     wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or asks)
     if wanted and route.resource.name in COMPUTED:
@@ -200,9 +202,9 @@ def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
 
 
 def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchRequest:
-    """Return the watch that is asked for; `newest` is the version that is visible now.
+    """Return the watch that is requested; `newest` is the version that is visible now.
 
-    Raises: Invalid when initial events and version match do not agree (W12).
+    Raises: Invalid when initial events and version match contradict each other (W12).
     """
     if "at" in parameters:
         raise BadRequest(f"at={parameters.text('at')}: a watch has no past; name a resourceVersion to watch from")
@@ -240,7 +242,7 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 
 
 def is_dry_run(verb: str, values: Sequence[str]) -> bool:
-    """Whether nothing may be stored. Raises: Invalid for anything but `All`."""
+    """Whether the request is a dry run. Raises: Invalid for a value other than `All`."""
     for value in values:
         if value != "All":
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
@@ -283,7 +285,7 @@ def to_request(
     lease_epoch: str = "",
     default_manager: str = "",
 ) -> Request:
-    """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
+    """Return the call. Raises: BadRequest or Invalid for query parameters that do not fit the verb."""
     if verb in ("list", "get"):
         is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
         fields = "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"

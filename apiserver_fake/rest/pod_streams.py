@@ -1,8 +1,8 @@
 """`pods/log`: a container's output, fetched from its kubelet.
 
-The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is what its Node
-says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. Pod and node are read
-as the server itself: the caller needs the right to `get` `pods/log` and no other, as in Kubernetes.
+The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is in its
+Node: the InternalIP of `status.addresses`, and `status.daemonEndpoints.kubeletEndpoint.Port`. Pod and node are
+read with the server's own identity: the caller only needs the right to `get` `pods/log`, as in Kubernetes.
 """
 
 import ssl
@@ -23,31 +23,32 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class KubeletClient(Protocol):
-    """How this server reaches kubelets."""
+    """The client settings for calls of kubelets."""
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """What connects."""
+        """The HTTP client session."""
         ...
 
     @property
     def scheme(self) -> str:
-        """`https`, or `http` where this server has no certificate for it."""
+        """`https`, or `http` if this server has no certificate for it."""
         ...
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What a connection is made with."""
+        """The TLS context of connections; None without TLS."""
         ...
 
     @property
     def headers(self) -> dict[str, str]:
-        """What says who is calling."""
+        """The headers that authenticate the API server."""
         ...
 
 
 def container_of(pod: Document, asked: str) -> str:
-    """Return the container that is meant. Raises: BadRequest when one of several is not named, or none is so.
+    """Return the container name to use. Raises: BadRequest if there are several and none is named, or the name
+    is unknown.
 
     Source: upstream `pkg/registry/core/pod/strategy.go` (validateContainer).
     """
@@ -64,7 +65,7 @@ def container_of(pod: Document, asked: str) -> str:
 
 
 def kubelet_address(node: Document) -> str:
-    """Return `host:port` of a node's kubelet. Raises: Unavailable when the node does not say."""
+    """Return `host:port` of a node's kubelet. Raises: Unavailable when the Node has no address."""
     status, name = node.get("status") or {}, node["metadata"].get("name", "")
     host = next((a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP"), None)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
@@ -76,7 +77,7 @@ def kubelet_address(node: Document) -> str:
 
 
 def log_url(pod: Document, node: Document, container: str, options: LogOptions, scheme: str = "http") -> str:
-    """Return the kubelet's URL with the options it was asked for."""
+    """Return the kubelet's URL for the log, with the requested options."""
     meta = pod["metadata"]
     path = "/".join(quote(part, safe="") for part in (meta["namespace"], meta["name"], container))
     return f"{scheme}://{kubelet_address(node)}/containerLogs/{path}{options.query}"

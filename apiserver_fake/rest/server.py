@@ -58,28 +58,28 @@ from services.runtime.web import LOOPBACK_NAMES
 log = structlog.get_logger()
 
 REQUEST_LINE_BYTES_MAX = 1 << 20
-"""As Go's server has it: selectors travel in the address, and clients send long ones."""
+"""Largest request line in bytes, as in Go's server: selectors are part of the URL, and clients send long ones."""
 KEEPALIVE_S = 75.0
 LINGERING_S = 2.0
-"""For how long more of a body is read and dropped that was refused before its end."""
+"""Seconds for which the rest of a refused body is still read and dropped."""
 SHUTDOWN_S = 2.0
 LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
-"""Subresources whose requests last as long as their clients want; they are not counted."""
+"""Subresources whose requests last as long as the client wants; they are not counted."""
 EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html", "statusz", "flagz"))
-"""First segments of paths that are not served with a slash behind them."""
+"""First segments of paths that are not served with a trailing slash."""
 
 
 @dataclass(frozen=True)
 class RestSettings:
-    """How the REST server behaves.
+    """Settings of the REST server.
 
-    `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
-    `first_request_max_s`: how long a connection may stay without having sent one whole request head (L-CONN).
-    `has_sessions`: whether Nodes show the session of their kubelet (kubelet-unbinding 4.5).
-    `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
-    `connections_max`, `connections_per_address_max`: how many there may be, `idle_max` of them between two requests;
-    `handshake_max_s`: how long a TLS handshake may take (L-CONN).
-    `flags`: what the process was started with, which `/flagz` shows.
+    `allowed_hosts`: host names, besides the loopback ones, under which it may be addressed (X-WEB).
+    `first_request_max_s`: seconds that a connection may last without one whole request head (L-CONN).
+    `has_sessions`: whether Nodes show the session of their kubelet (kubelet-unbinding 4.5). `send_blocked_max_s`:
+    seconds for which one send of a watch may block before the stream is cut (L-WS). `connections_max`,
+    `connections_per_address_max`: limits of connections; `idle_max`: limit of those between two requests;
+    `handshake_max_s`: time limit of a TLS handshake in seconds (L-CONN). `flags`: the flags of the process, which
+    `/flagz` shows.
     """
 
     allowed_hosts: tuple[str, ...] = ()
@@ -291,7 +291,7 @@ class RestHandler:
         return self._discovery.document(request, parts)
 
     async def next_piece(self) -> None:
-        """Wait for the turn of a long answer's next piece: others have theirs between."""
+        """Wait for the turn of a long answer's next piece; other requests are served in between."""
         fairness = self._server.fairness
         await (fairness.slices.next() if fairness is not None else asyncio.sleep(0))
 
@@ -327,7 +327,7 @@ def _begins_with_state(request: web.BaseRequest) -> bool:
 
 
 class _Protocols(web.Server):
-    """What the HTTP library makes for each connection; `gone` is called with those that ended."""
+    """Factory of the HTTP library's protocol for each connection; `gone` is called with those that ended."""
 
     gone: Callable[[asyncio.BaseProtocol], None]
 
@@ -338,9 +338,10 @@ class _Protocols(web.Server):
 
 
 class _SilenceSweep:
-    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request.
+    """Closes connections that never send a request: the HTTP library's own time-outs begin with the first
+    request.
 
-    Where too many wait for another request, those that said nothing for longest are closed as well.
+    When too many connections are idle between requests, those idle for longest are closed as well.
     """
 
     def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, settings: RestSettings) -> None:
@@ -387,13 +388,13 @@ async def serve(
     tls: ServingTls | None = None,
     kubelet_tls: KubeletTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
-    """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
+    """Listen on `host:port` (0: any free port). Return an exit stack that stops the server, and the port.
 
-    With `tls` it speaks HTTPS, else plain HTTP. `kubelet_tls`: what calls of kubelets are made with.
+    With `tls` it speaks HTTPS, else plain HTTP. `kubelet_tls`: the TLS settings of calls of kubelets.
 
     Ending stops accepting, gives running requests a moment, and closes connections.
 
-    Raises: OSError when the address cannot be had.
+    Raises: OSError when the address cannot be bound.
     """
     chosen = settings or RestSettings()
     running = AsyncExitStack()

@@ -46,13 +46,18 @@ class Watches:
         self._beginning: set[asyncio.Task[None]] = set()
 
     def needs_turn(self, identity: Identity, request: WatchRequest) -> bool:
-        """Whether a watch begins with so much that it has to wait for its turn. Raises: ApiError when it is refused."""
+        """Whether a watch begins with so many events that it must wait for a turn. Raises: ApiError when it is
+        refused.
+        """
         self._authorize(identity, request)
         return self._hub.size(self._find(request.resource), request) > SMALL
 
     async def begin(self, identity: Identity, request: WatchRequest) -> Place | None:
-        """Return the place of a watch that begins with much, once it is its turn; None for one with little. Raises:
-        ApiError when it is refused, TooManyRequests when its turn does not come."""
+        """Wait for the turn of a watch with a long start, and return its place; None for a watch with a short
+        start.
+
+        Raises: ApiError when the watch is refused, TooManyRequests when its turn does not come.
+        """
         return await self._starts.turn(identity.user) if self.needs_turn(identity, request) else None
 
     def open(self, identity: Identity, request: WatchRequest, notify: Notify) -> Watcher:

@@ -1,5 +1,6 @@
-"""A cluster over REST, looked at: kinds, lists in pages, watches. Nothing is written, one request at a time a kind.
+"""Read a cluster over REST: kinds, lists in pages, watches.
 
+Nothing is written. There is one request at a time for each kind.
 Source: simulator 4.2, 5.2.
 """
 
@@ -32,7 +33,7 @@ DEFAULT_KINDS: Final = (
     *("daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps", "cronjobs.batch", "jobs.batch"),
     *("persistentvolumeclaims", "persistentvolumes", "pods", "services", "endpoints"),
 )
-"""What is looked at unless kinds are said (simulator 5.2)."""
+"""Kinds that are read unless the user names some (simulator 5.2)."""
 
 
 class Event(NamedTuple):
@@ -43,19 +44,19 @@ class Event(NamedTuple):
 
 
 class Expired(Exception):
-    """The version from which a watch was wanted is forgotten: list anew."""
+    """The requested start version of a watch is no longer available: list anew."""
 
 
 class Cluster:
-    """Use it in an `async with`."""
+    """A cluster that is read over REST; use it in an `async with`."""
 
     def __init__(self, access: Access, *, as_user: str = "") -> None:
-        """Raises: Refused: a certificate cannot be used."""
+        """Raises: Refused, if a certificate cannot be used."""
         self._server = access.server
         self._rest = RestClient(Endpoint(access, as_user=as_user))
 
     async def __aenter__(self) -> Cluster:
-        """Have credentials. Raises: Refused: a program prints none."""
+        """Get the credentials. Raises: Refused, if a program prints none."""
         await self._rest.credentials.token()
         return self
 
@@ -65,9 +66,9 @@ class Cluster:
         await self._rest.close()
 
     async def kinds(self, names: Sequence[str] = ()) -> list[Resource]:
-        """Return the kinds of these names, `DEFAULT_KINDS` if there are none.
+        """Return the kinds with these names, or `DEFAULT_KINDS` if no names are given.
 
-        Raises: Refused: a kind is unknown, or the server does not list its groups.
+        Raises: Refused, if a kind is unknown, or the server does not list its groups.
         """
         kinds: list[Resource] = []
         served: list[Resource] | None = None
@@ -122,7 +123,10 @@ class Cluster:
         return kinds, silent
 
     async def get(self, path: str, **query: str) -> Document:
-        """Return the JSON there. Raises: ApiError, Refused: the server does not answer; waits out 429 as told to."""
+        """Return the JSON at a path; on a 429 wait as the server asks and try again.
+
+        Raises: ApiError; Refused, if the server does not answer.
+        """
         while True:
             try:
                 document = await self._rest.get(path, query)
@@ -149,7 +153,7 @@ class Cluster:
                 return
 
     async def watch(self, kind: Resource, version: str, *, selector: str = "") -> AsyncIterator[Event]:
-        """Yield what becomes of a kind after a version, until the server ends it.
+        """Yield the events of a kind after a version, until the server ends the watch.
 
         Raises: Expired, ApiError, Refused.
         """
@@ -177,7 +181,7 @@ class Cluster:
 
 
 def path_of(kind: Resource) -> str:
-    """Return the path of a kind's objects in all namespaces."""
+    """Return the REST path of a kind's objects in all namespaces."""
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     return f"{root}/{kind.plural}"
 

@@ -1,8 +1,8 @@
 """A whole mesh as processes of this machine: started, watched, restarted, stopped.
 
-Everything lives below one data directory: credentials, kubeconfig, the state file `mesh.json`, one
-log, event log and span file a process. Children die with their supervisor, even if it is SIGKILLed, and
-a lock on the directory says whether a mesh runs there, so no stale file can lie about it.
+Everything is below one data directory: credentials, kubeconfig, the state file `mesh.json`, one log, event log
+and span file per process. Children die with their supervisor, even if it is SIGKILLed, and a lock on the
+directory shows whether a mesh runs there, so a stale file cannot mislead.
 """
 
 import asyncio
@@ -43,18 +43,18 @@ from services.telemetry.pieces import MIB, make_private, trim
 
 STATE_PERIOD_S = 2.0
 RENEWAL_PERIOD_S = 60.0
-"""How often certificates are looked at, or every tenth of their life."""
+"""Interval in seconds between checks of certificates; a tenth of their life if that is shorter."""
 TRIM_PERIOD_S = 30.0
-"""How often it is looked whether events, spans and logs still fit into what they may take together."""
+"""Interval in seconds between checks of the total size of events, spans and logs."""
 CLIENT_CONTROLLERS = ("clusterrole-aggregation-controller", "root-ca-cert-publisher", "service-account-controller")
-"""Controllers that `*` does not mean: what they keep is for clients from outside."""
+"""Controllers that `*` does not include: their objects are for external clients."""
 
 
 class Supervisor:
-    """Runs a mesh. `start` and `stop` once each; the rest in between."""
+    """Supervisor of a mesh. Call `start` and `stop` once each, the other methods in between."""
 
     def __init__(self, options: MeshOptions, lock_fd: int = -1) -> None:
-        """`lock_fd`: what holds the directory already, as `lock` returned it."""
+        """`lock_fd`: the descriptor of an existing lock of the directory, from `lock`."""
         self._options = options
         self.data_dir = self._data = options.data_dir.absolute()
         """The directory it runs on."""
@@ -88,8 +88,10 @@ class Supervisor:
         self._control: ControlServer | None = None
 
     async def start(self) -> None:
-        """Return when every process is ready; after an error or a cancellation nothing is left running. Raises:
-        AlreadyRunning; MeshError with the line of the process that could not start.
+        """Start the mesh and wait until every process is ready; after an error or a cancellation nothing is left
+        running.
+
+        Raises: AlreadyRunning; MeshError with the line of the process that could not start.
         """
         try:
             identities = self._prepare()
@@ -158,8 +160,8 @@ class Supervisor:
             self._lock_fd = -1
 
     def kill(self, name: str, number: int = signal.SIGKILL, *, down_s: float | None = None) -> None:
-        """Send a signal. A process that dies of it comes back after the back-off, or after `down_s`. Raises: KeyError
-        when there is no such process; MeshError when it is not running.
+        """Send a signal to a process. If it dies, it comes back after the back-off, or after `down_s`. Raises: KeyError
+        for an unknown process; MeshError when it is not running.
         """
         child = self.child(name)
         if not child.pid:
@@ -169,13 +171,14 @@ class Supervisor:
         os.kill(child.pid, number)
 
     def faults_file_of(self, name: str) -> Path:
-        """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
+        """Return the path of the file with a process's machine faults (`services.runtime.machine`)."""
         return faults_file(self._data, name)
 
     async def restart(self, name: str, switches: Sequence[str] = (), *, at_once: bool = False) -> None:
-        """Stop one process in good order and return when its successor is ready. `switches`: NAME=VALUE, over those it
-        had, for it and its later lives. `at_once`: stop it by force, so that it does nothing more. Raises: KeyError,
-        MeshError.
+        """Stop one process in good order and wait until its successor is ready.
+
+        `switches`: NAME=VALUE, over its earlier ones, for it and its later lives. `at_once`: stop it by force, so that
+        it does nothing more. Raises: KeyError, MeshError.
         """
         child = self.child(name)
         await child.stop(at_once=at_once)
@@ -201,19 +204,19 @@ class Supervisor:
         return [child for child in self.children.values() if component_of(child.name) == component]
 
     def child(self, name: str) -> Child:
-        """Return one process. Raises: KeyError when there is no such process."""
+        """Return one process. Raises: KeyError for an unknown name."""
         if name not in self.children:
             raise KeyError(f"no process is called {name}; there are {', '.join(self.children)}")
         return self.children[name]
 
     @property
     def grpc_target(self) -> str:
-        """HOST:PORT of the gRPC server; of several with commas between."""
+        """HOST:PORT of the gRPC server; comma-separated for several servers."""
         return ",".join(f"127.0.0.1:{each.ports['grpc']}" for each in self._processes_of("apiserver"))
 
     @property
     def authority(self) -> Path:
-        """The certificate of the authority that signed the API server's."""
+        """Path of the certificate of the authority that signed the API server's."""
         assert self._identities is not None, "the mesh is not started"
         return self._identities.authority.path
 
@@ -224,7 +227,7 @@ class Supervisor:
 
     @property
     def rest_urls(self) -> list[str]:
-        """URLs of the REST servers, one an API server."""
+        """URLs of the REST servers, one per API server."""
         return [f"https://127.0.0.1:{each.ports['rest']}" for each in self._processes_of("apiserver")]
 
     def status(self) -> dict[str, Any]:
@@ -268,13 +271,14 @@ class Supervisor:
         }
 
     def show_page(self, address: str) -> None:
-        """Have the status say where the live page is that is served beside the mesh."""
+        """Add the address of the live page that is served beside the mesh to the status."""
         self._page = address
         self._write_state()
 
     def client_transport(self, identity: str = "", server: str = "") -> RpcTransport:
-        """Return a new connection as one identity, "" for the administrator; close it when done. `server`: one of
-        `grpc_target`, "" for all. Raises: KeyError when this mesh has no token for that identity.
+        """Return a new connection as one identity, "" for the administrator; the caller must close it.
+
+        `server`: one of `grpc_target`, "" for all. Raises: KeyError when this mesh has no token for that identity.
         """
         assert self._identities is not None, "the mesh is not started"
         return self._identities.transport(identity, server or self.grpc_target, self._clock)

@@ -26,7 +26,7 @@ from services.api.wire import Request, Response
 log = structlog.get_logger()
 
 COMMIT_S = 1.0
-"""What a conversion webhook leaves of a write's deadline for the commit."""
+"""Seconds of a write's deadline that conversion webhooks leave for the commit."""
 
 
 class Rehearsals:

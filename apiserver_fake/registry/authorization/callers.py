@@ -17,9 +17,9 @@ from services.api.identity import MASTERS_GROUP, MONITOR, PAGE, STAGE_PLAYER, Cr
 from services.api.wire import Request
 
 MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
-"""What `system:monitor` may get (guarantees 8.3)."""
+"""Paths that `system:monitor` may get (guarantees 8.3)."""
 SHOWN = re.compile("/(metrics|rates|configz|explain/.+)")
-"""What `keplab:ui` may get of every process: figures, settings, and why a pod is where it is."""
+"""Paths that `keplab:ui` may get of every process: metrics, settings, and explanations of pod placement."""
 
 
 class Rights(Protocol):
@@ -60,9 +60,9 @@ class Callers:
         self._authenticator.check(credential)
 
     def review_token(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
-        """Return whose token it is and for which audiences it is good; None for an unknown one.
+        """Return the token's identity and the audiences for which it is valid; None for an unknown token.
 
-        Raises: Rejected for a token of this server that is not good any more.
+        Raises: Rejected for a token of this server that is no longer valid.
         """
         return self._authenticator.review(bearer, audiences)
 
@@ -75,10 +75,10 @@ class Callers:
         return self._authenticator.node_token(identity, name)
 
     def acting(self, caller: Identity, request: Request) -> tuple[Identity, Request]:
-        """Return as whom a component's call is made, and the call without its `as_user`.
+        """Return the identity under which a component's call is made, and the call without its `as_user`.
 
-        RBAC objects say whom it may be; without RBAC, the mesh's roles of that user bound what comes of it, and only
-        what moves objects by Stages may be another. Raises: Forbidden.
+        RBAC objects decide which user it may impersonate. Without RBAC only the component that plays Stages may
+        impersonate, and the mesh's roles of that user limit the call. Raises: Forbidden.
         """
 
         def authorize(caller: Identity, asked: Attributes) -> None:
@@ -91,12 +91,16 @@ class Callers:
     # -- what they may
 
     def authorize(self, identity: Identity, request: Request) -> str:
-        """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
-        Forbidden."""
+        """Check that the identity may make the request, without making it; return the binding that allows it.
+
+        Raises: Forbidden.
+        """
         return self._rights.authorize(identity, request)
 
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
-        """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
+        """Return the reason why an action that only RBAC covers is allowed: a path, or impersonation. Raises:
+        Forbidden.
+        """
         if identity.user == MONITOR.user and asked.path in MONITORED and asked.verb == "get":
             return ""
         if identity.user == PAGE.user and asked.verb == "get" and SHOWN.fullmatch(asked.path):
@@ -108,7 +112,7 @@ class Callers:
         return decision.reason
 
     def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]] | None:
-        """Return every rule that RBAC objects give an identity in a namespace; None where they are not asked."""
+        """Return every RBAC rule of an identity in a namespace; None if RBAC does not apply to it."""
         policy = self._rights.policy_for(identity)
         return None if policy is None else policy.rules_for(identity, namespace)
 

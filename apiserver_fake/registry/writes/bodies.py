@@ -85,7 +85,7 @@ class Bodies:
         return self.versions.convert([document], self._request.api_version, self.versions.stored)[0]
 
     def patched(self, old: Document, patch: Any) -> Document:
-        """Return what a patch of the object in the caller's version makes of the stored one; `old` where nothing.
+        """Return the stored object after a patch in the caller's version; `old` if nothing changes.
 
         Raises: ApiError, Unanswered.
         """

@@ -26,7 +26,7 @@ from services.api.switches import Switches
 from services.api.wire import Request
 
 SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
-"""Kinds of which rules ask for all objects on every creation of another; kept decoded."""
+"""Kinds whose objects rules list on every creation of another object; their documents are kept decoded."""
 DOCUMENTS_KEPT = 64
 
 
@@ -34,7 +34,7 @@ MakeManagers = Callable[[Kind, Identity, Request, Versions], FieldManagers]
 
 
 class WriteContexts:
-    """What all writes have around them; lives with the server."""
+    """The environment of all writes; it lives as long as the server."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class WriteContexts:
         return self._clock.wall()
 
     def requested(self, resource: Resource, request: Request) -> Resource:
-        """Return the kind in the version in which the caller knows it."""
+        """Return the kind in the version that the caller uses."""
         if not request.api_version or request.api_version == resource.api_version:
             return resource
         versions = self.catalogue.kind(resource.name).versions
         return next((e.resource for e in versions if e.resource.api_version == request.api_version), resource)
 
     def concern(self, resource: Resource, request: Request) -> Concern | None:
-        """Return what webhooks and policies are configured for a write, None for nothing."""
+        """Return the webhooks and policies that are configured for a write; None if there are none."""
         if self.admission is None:
             return None
         operation = OPERATIONS[request.verb]
@@ -80,7 +80,7 @@ class WriteContexts:
     def context(
         self, identity: Identity, request: Request, staged: Staged, session: Session | None = None
     ) -> WriteContext:
-        """Return what rules may look at during one write."""
+        """Return the context that rules may read during one write."""
 
         def lookup(resource: str, namespace: str, name: str) -> Document | None:
             return document_of(staged.get(resource, namespace, name))

@@ -21,7 +21,7 @@ GENERATED_BASE_MAX = 58
 
 @dataclass(frozen=True)
 class Limits:
-    """L-OBJ: how many objects there may be, in all and of one kind in one namespace."""
+    """Limits of the number of objects: in total, and of one kind in one namespace (L-OBJ)."""
 
     objects: int = 200_000
     per_namespace: int = 50_000
@@ -63,7 +63,7 @@ def new_uid(random: Random) -> str:
 
 
 def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
-    """Refuse a creation beyond the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
+    """Refuse a creation beyond the limits of the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
     for held, most, where in (
         (staged.count(), limits.objects, "the store"),
         (staged.count_in(resource.name, namespace), limits.per_namespace, f"namespace {namespace!r}"),

@@ -29,9 +29,9 @@ from services.api.seams import Clock
 from services.api.wire import Response
 
 STREAMED_ABOVE = 500
-"""Lists of more objects are sent while they are written."""
+"""Number of objects above which a list is sent while it is being written."""
 PROTOBUF_PIECE = 50
-"""How many objects are encoded in protobuf at a time; others have their turn between."""
+"""Number of objects encoded in protobuf at a time; other tasks run in between."""
 
 
 class Answers:

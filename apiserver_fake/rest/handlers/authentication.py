@@ -21,7 +21,7 @@ from services.runtime.serving_tls import identity_of_peer
 from services.runtime.web import host_name, is_allowed_host
 
 FAILED_LOGINS_PER_S = 20
-"""How many failed authentications of one address are answered with 401."""
+"""Failed authentications per second and address that are answered with 401."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 

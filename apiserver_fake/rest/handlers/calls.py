@@ -24,9 +24,9 @@ _NAMED = (
     " resourcequotas services statefulsets.apps"
 )
 _NAMES_OF = {name: f"k8s.{name.partition('.')[0].removesuffix('s')}.name" for name in _NAMED.split()}
-"""Resource to the attribute that OpenTelemetry's conventions have for the name of an object of it."""
+"""OpenTelemetry's attribute for the name of an object, by resource."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
-"""How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
+"""Retries of a pod creation that only lacks its namespace's default account: number, and wait in seconds."""
 
 
 class Calls:

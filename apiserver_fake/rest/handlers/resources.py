@@ -37,7 +37,7 @@ from services.api.wire import Api, Response
 
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 CREATED_SUBRESOURCES = frozenset(("binding", "eviction", "token"))
-"""What is created and never read: its answers are made into no table, as those of reviews."""
+"""Subresources that are created and never read; like reviews, their answers are never Tables."""
 
 
 class ResourceServer(Protocol):

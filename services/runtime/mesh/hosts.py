@@ -7,14 +7,15 @@ from services.runtime.components import block_sizes
 from services.runtime.mesh.options import MeshOptions
 
 NODE_PREFIX = "node-"
-"""What the names of nodes that are not defined one by one begin with."""
+"""Name prefix of nodes without definitions of their own."""
 SCALED = "scaled"
-"""The host process of the nodes that `keplab scale` makes while the mesh runs."""
+"""Name of the host process for nodes that `keplab scale` adds while the mesh runs."""
 SCALED_PREFIX = "node-00"
-"""How their names begin: a token says which nodes its host may act for before they are there. With a serial number of
-six digits these are ten thousand, and none of those that a mesh is started with."""
+"""Name prefix of those nodes. A token must name its host's nodes before they exist. With a six-digit serial
+number the prefix covers ten thousand nodes, and none of those that a mesh is started with.
+"""
 SCALED_FILE = f"kubelet/{SCALED}-nodes.json"
-"""What they are, for the next time that the mesh is started."""
+"""File with the definitions of those nodes, for the next start of the mesh."""
 
 
 def node_blocks(options: MeshOptions) -> list[tuple[str, tuple[int, int]]]:

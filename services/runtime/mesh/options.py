@@ -17,22 +17,22 @@ TELEMETRY_FOLDERS = ("events", "spans", "logs")
 
 @dataclass(frozen=True, kw_only=True)
 class MeshOptions:
-    """What to run.
+    """Options of a mesh.
 
-    `nodes`: number of equal nodes dealt out to `hosts` kubelet processes (0: at most three), or
-    `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
-    `etcd_servers`: URLs of the etcd of engine `etcd`, with commas between; empty: one of `etcd_members` is started as
-    well. `apiservers`: how many API servers share it.
-    `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
-    for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
+    `nodes`: number of equal nodes distributed over `hosts` kubelet processes (0: at most three), or `definitions`:
+    node definitions (JSON objects as `kubelet/config.py` reads them) by host name. `etcd_servers`: comma-separated
+    URLs of the etcd of engine `etcd`; empty: one of `etcd_members` is started as well. `apiservers`: number of API
+    servers that share it.
+    `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing for
+    every host and `scheduler` for every scheduler. `identities`: further identities that get a token, besides the
     processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
     users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
-    `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
-    service accounts with tokens. `stages`: what the stages of the nodes change of metadata. `has_faults`: give every
-    process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
-    events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
-    mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
-    `simulator_api`: flags of the process that serves kube-scheduler-simulator's API, None for no such process.
+    `serves_clients`: behave like a cluster for external clients: RBAC decides what they may do, and pods run as
+    service accounts with tokens. `stages`: metadata that the stages of the nodes change. `has_faults`: give every
+    process a file with the faults of its machine (`faults_file_of`). `telemetry`: limits on each process's events,
+    spans and logs, and `telemetry_mib_max`: a limit on all of them together (0: none). `security`: `strict` for
+    mutual TLS on every gRPC connection. `certificate_life`: lifetime of certificates; they are renewed before its
+    end. `simulator_api`: flags of the process that serves kube-scheduler-simulator's API, None for no such process.
     `resource`: OpenTelemetry's resource attributes of every process's spans, besides its own.
     """
 
