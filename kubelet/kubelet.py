@@ -54,15 +54,15 @@ from services.api.metrics.usage import parse_curves
 
 _NO_POD = KubeletPod()
 SPELLING_S = 0.01
-"""By so much clocks of two processes may differ in what they spell of one moment."""
+"""Maximal difference between two processes' clocks for the same moment, in seconds."""
 
 
 class Kubelet:
     """The machine of one node.
 
-    Invariant: every key is in at most one of `table.pods`, the status manager's `final_statuses` and what admission
-    holds; the ledger holds exactly the keys of pods that are not terminated. A pod of `_adds` was seen in the watch and
-    is not decided yet.
+    Invariant: every key is in at most one of `table.pods`, the status manager's `final_statuses` and
+    admission's waiting pods; the ledger holds exactly the keys of pods that are not terminated. A pod of
+    `_adds` was seen in the watch and is not decided yet.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Kubelet:
     # --- its parts ---
 
     def capacity_changed(self, old: NodeDefinition, new: NodeDefinition, now: float) -> None:
-        """The machine has other resources from now on: what runs stays, what waits is decided again."""
+        """Replace the machine's resources: running pods stay, and waiting pods are decided again."""
         self.ledger.change_allocatable(old.allocatable(), new.allocatable())
         self.pressure.capacity_changed(new.eviction, new.resource_capacities)
         self._offer_capacity("node_capacity_changed", now)
@@ -237,7 +237,7 @@ class Kubelet:
     # --- pods as the API shows them (kubelet 3.1) ---
 
     def pod_changed(self, old: KubeletPod | None, new: KubeletPod | None, traceparent: str, now: float) -> None:
-        """Take one change of the watch; additions wait for `settle`, so that a batch is admitted by age."""
+        """Take one change of the watch; added pods wait for `settle`, so that a batch is admitted by age."""
         if is_mirror(new or old or _NO_POD):
             self.static_pods.mirror_changed(old, new, now)
             return
@@ -256,7 +256,7 @@ class Kubelet:
         self._adds[uid] = (new, traceparent)
 
     def settle(self, now: float) -> None:
-        """Admit what was added: what already runs here first, then the oldest. Then judge the resizes."""
+        """Admit the added pods: those that already run here first, then the oldest. Then decide about the resizes."""
 
         def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
             meta = added[0].metadata
@@ -271,7 +271,7 @@ class Kubelet:
             self.resizes.retry(self.resizes.trigger, now)
 
     def sources_ready(self, now: float) -> None:
-        """The first complete list is here: end what runs of pods that do not exist any more."""
+        """End the pods of records that do not exist in the API any more, now that the first complete list is known."""
         self.pressure.begin(now)
         if not self.resizes.has_sources:
             self.node.begin(now)
@@ -450,7 +450,7 @@ class Kubelet:
     # --- static pods (kubelet 3.1) ---
 
     def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
-        """Take the manifests of static pods as they are now; return what is wrong with which file."""
+        """Replace the manifests of static pods; return the error of each bad file."""
         wrong = self.static_pods.files_changed(files, wall_s, now)
         if self.resizes.trigger:
             self.resizes.retry(self.resizes.trigger, now)
@@ -469,7 +469,7 @@ class Kubelet:
     # --- time and disk ---
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer fired."""
+        """Handle a timer."""
         match what:
             case "worker":
                 self.table.due(key, now)
@@ -512,17 +512,17 @@ class Kubelet:
         return self.statuses.final_statuses.get(key) or self.admission.rendered(key)
 
     def is_over(self, key: WorkerKey) -> bool:
-        """Whether nothing of the pod runs, or ever will."""
+        """Whether nothing of the pod runs now or will run later."""
         pod = self.table.pods.get(key)
         return pod.state == PodState.TERMINATED if pod is not None else key in self.statuses.final_statuses
 
     def shown(self, key: WorkerKey) -> KubeletPod | None:
-        """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
+        """Return the API object of this pod: the pod itself, or the mirror of a static pod; None: it does not exist."""
         pod = self.pods.get(key.uid)
         return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.shown(pod)
 
     def acknowledged(self, key: WorkerKey, now: float) -> None:
-        """The API server has the pod's newest status."""
+        """Go on with the pod, because the API server has its newest status."""
         pod = self.table.pods.get(key)
         if pod is None:
             return
@@ -532,7 +532,7 @@ class Kubelet:
             self.table.erase_of(pod)
 
     def pod_read(self, key: WorkerKey, pod: KubeletPod | None, now: float) -> None:
-        """Take a live read of a pod: None when it is not there or not ours to read."""
+        """Take a live read of a pod; None: it does not exist or the node may not read it."""
         still_mine = pod is not None and worker_key(pod) == key and pod.spec.node_name == self.name
         if self.admission.pod_read(key, still_mine, now):
             return

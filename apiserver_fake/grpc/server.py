@@ -174,7 +174,7 @@ class _Caller:
         return server.callers.authenticate(token, (self.peer or self).identity.user)
 
     def check(self, clock: Clock) -> None:
-        """Return while the certificate is valid. Raises: Unauthorized."""
+        """Check that the certificate is still valid. Raises: Unauthorized."""
         if self.peer is not None:
             self.peer.check(clock.wall())
 

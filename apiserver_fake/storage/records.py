@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """`(namespace, name)`."""
+        """The object's `(namespace, name)`."""
         return Key(self.namespace, self.name)
 
 

@@ -36,7 +36,7 @@ class PolicyWatch:
         """Whether a timer has the Node read again and again."""
 
     def node_seen(self, node: Node, now: float) -> None:
-        """Take what the Node says of resizes, and show it on the pods that wait for one."""
+        """Take the Node's resize policy, and show it on the pods whose resize is deferred."""
         if self._policy.form is not None and not self._is_looking:
             self._is_looking = True
             self._out.effects.append(SetTimer(now + LOOK_S, TIMER, NODE_KEY))

@@ -91,7 +91,7 @@ class StagedPods:
     # --- what the API server and the clock bring ---
 
     def stages_changed(self, now: float) -> None:
-        """Give to the stages what they may move now; end what is being deleted and they move no more."""
+        """Hand over the pods that stages may drive now; end the deleted pods that stages no longer drive."""
         if self.manager is None:
             return
         for machine in list(self._table.pods.values()):

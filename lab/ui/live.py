@@ -123,7 +123,7 @@ class Live:
         return bool(self.feeds) and all(feed.has_synced for feed in self.feeds.values())
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the kind until cancelled."""
         timeout = aiohttp.ClientTimeout(total=SCRAPE_MAX_S)
         async with aiohttp.ClientSession(timeout=timeout) as self._scraping, asyncio.TaskGroup() as group:
             for work in (self._follow_kinds(group), self._show_columns(), self._show_lines(), self._show_rates()):

@@ -50,7 +50,7 @@ _ADVICE: Final = (
 
 
 class Cause(NamedTuple):
-    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
+    """One validation error: field path, cause reason (`FieldValueInvalid`, …) and message."""
 
     path: str
     reason: str

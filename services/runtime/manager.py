@@ -478,7 +478,7 @@ class Beside(Protocol):
         """Write under this lease epoch from now on."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Generate load until cancelled."""
 
 
 class Manager:

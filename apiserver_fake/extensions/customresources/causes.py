@@ -61,7 +61,7 @@ def shown(value: Any, *, in_order: bool = False) -> str:
 
 
 def invalid(path: str, value: Any, detail: str, *, in_order: bool = False) -> Cause:
-    """Return the cause of a wrong value."""
+    """Return the cause of an invalid value."""
     return Cause(path, "FieldValueInvalid", f"Invalid value: {shown(value, in_order=in_order)}: {detail}")
 
 

@@ -35,7 +35,7 @@ class Configuration(Protocol):
         ...
 
     def requested(self, resource: Resource, request: Request) -> Resource:
-        """Return the kind in the version in which the caller knows it."""
+        """Return the kind in the version that the caller uses."""
         ...
 
 
@@ -91,7 +91,9 @@ class Guard:
     def mutate(
         self, admitting: Admitting, found: Attributes, ctx: WriteContext, complete: Callable[[Document], Document]
     ) -> Document | None:
-        """Return what policies and webhooks make of the object; None where there is none. Raises: ApiError, Pending."""
+        """Return the object as policies and webhooks changed it; None for a request without an object. Raises:
+        ApiError, Pending.
+        """
         try:
             return admitting.mutate(found, complete)
         except ApiError as error:
@@ -109,8 +111,9 @@ class Guard:
         ctx.audit.update(admitting.audit)
 
     def connect(self, ctx: WriteContext, options: Document, complete: Complete) -> Connection:
-        """Return the options of a connection as policies and webhooks leave them; nothing is staged. Raises: ApiError,
-        Pending."""
+        """Return the options of a connection after policies and webhooks; nothing is staged. Raises: ApiError,
+        Pending.
+        """
         admitting = self.admitting(ctx)
         if admitting is None:
             return Connection(options)

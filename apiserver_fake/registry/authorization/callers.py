@@ -26,7 +26,7 @@ class Rights(Protocol):
     """Rights to resources, by roles of the mesh and by RBAC objects; `Registry` has them."""
 
     def policy_for(self, identity: Identity) -> Policy | None:
-        """Return what RBAC objects let this caller do; None for one whom they do not concern."""
+        """Return the RBAC policy for this caller; None for a component of the mesh, or without RBAC."""
         ...
 
     def authorize(self, identity: Identity, request: Request) -> str:
@@ -56,7 +56,7 @@ class Callers:
         return self._authenticator.certified(identity)
 
     def check(self, credential: Credential) -> None:
-        """Return while a credential is good. Raises: Unauthorized."""
+        """Check that a credential is still valid. Raises: Unauthorized."""
         self._authenticator.check(credential)
 
     def review_token(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
@@ -71,7 +71,7 @@ class Callers:
         return self._authenticator.kubelet_token()
 
     def node_token(self, identity: Identity, name: str) -> str:
-        """Return the token of a node for the host that runs it. Raises: Forbidden for another's node; BadRequest."""
+        """Return a node's token for the host that runs it. Raises: Forbidden for a node of another host; BadRequest."""
         return self._authenticator.node_token(identity, name)
 
     def acting(self, caller: Identity, request: Request) -> tuple[Identity, Request]:

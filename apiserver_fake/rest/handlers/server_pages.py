@@ -35,7 +35,7 @@ class MonitoredServer(Protocol):
     writer: Writer
 
     async def etcd_failure(self) -> str:
-        """Return why etcd does not answer; empty when it does, or there is none."""
+        """Return why etcd does not answer; empty if it does, or if there is no etcd."""
         ...
 
     def metrics(self) -> Samples:

@@ -337,7 +337,7 @@ class _Writer:
         self._apply(0.0, document)
 
     def change(self, change: Change) -> None:
-        """Write what became of an object."""
+        """Write a change of an object."""
         if change.method == "delete":
             self._delete(change)
         elif change.document is not None:

@@ -118,7 +118,7 @@ class _Connection:
         self._machine, self._path = machine, path
 
     async def connect(self, timeout_s: float) -> None:
-        """Return once a server is there. Raises: RpcError."""
+        """Wait until a server accepts the connection. Raises: RpcError."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() + timeout_s
         while True:
@@ -133,7 +133,7 @@ class _Connection:
                 await asyncio.sleep(CONNECT_POLL_S)
 
     async def broken(self) -> None:
-        """Return once the connection that was there is not any more."""
+        """Wait until the existing connection is broken."""
         pipe = _Pipe(self._machine)
         try:
             there = self._machine.reach(self._path)
@@ -148,7 +148,7 @@ class _Connection:
     async def call(
         self, method: str, request: bytes, timeout_s: float | None = None, *, traceparent: str = ""
     ) -> bytes:
-        """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
+        """Call a method and return the answer; without a timeout wait indefinitely. Raises: RpcError."""
         pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
         late = RpcError("DeadlineExceeded", "context deadline exceeded")
@@ -192,7 +192,7 @@ class _Connection:
         return serving
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 _GONE = RpcError("Unavailable", "error reading from server: EOF")

@@ -7,7 +7,7 @@ import yaml
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader without dates: JSON has none."""
+    """The safe loader without dates, which JSON does not have."""
 
 
 _Loader.yaml_implicit_resolvers = {
