@@ -20,6 +20,7 @@ from apiserver_fake.grpc import server as grpc_server
 from apiserver_fake.rates import Count
 from apiserver_fake.rest import http
 from apiserver_fake.rest import server as rest
+from apiserver_fake.rest.handlers import authentication
 from apiserver_fake.rest.listener import Listener
 from apiserver_fake.storage import memory
 from services.runtime.certificates import authority
@@ -103,7 +104,7 @@ def test_what_is_no_http_is_refused_without_an_error_in_the_log(tmp_path, monkey
 
 
 def test_failed_logins_of_an_address_are_counted_and_right_ones_are_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(rest, "FAILED_LOGINS_PER_S", 5)
+    monkeypatch.setattr(authentication, "FAILED_LOGINS_PER_S", 5)
     monkeypatch.setattr(grpc_server, "FAILED_LOGINS_PER_S", 3)
 
     async def scenario():
